@@ -43,6 +43,13 @@ void heed_head(ModelConfig& config, const TensorSource& weights, const TensorNam
       kTies, head, table));
 }
 
+/// T5's files without a head of their own are tied, whatever config.json says: before transformers
+/// 5 a field that is false meant that the head is not scaled.
+void heed_missing_head(ModelConfig& config, const TensorSource& weights, const TensorNames& names) {
+  if (!config.encoder.any() || config.tied_embeddings) return;
+  if (!weights.contains(names.head + kWeight)) config.tied_embeddings = true;
+}
+
 /// Layers of multi-token prediction that follow the model's in the file.
 int64_t further_layers(const TensorSource& weights, const TensorNames& names, int64_t layers) {
   int64_t found = 0;
@@ -147,6 +154,7 @@ void check_constants(const ModelConfig& config, const TensorSource& weights,
 void heed_weights(ModelConfig& config, const TensorSource& weights, const std::string& where) {
   const TensorNames& names = model_family(config.family).names;
   heed_head(config, weights, names, where);
+  heed_missing_head(config, weights, names);
   heed_further_layers(config, weights, names, where);
   heed_unread(config, weights, names, where);
   heed_frequencies(config, weights, where);
@@ -158,7 +166,11 @@ std::string with_heeded_fields(const std::string& text, const ModelConfig& confi
   const ModelConfig said = read_hf_config(text, "config.json");
   if (said.tied_embeddings == config.tied_embeddings && said.mtp_layers == config.mtp_layers)
     return text;
-  if (said.tied_embeddings != config.tied_embeddings) json[kTies] = config.tied_embeddings;
+  if (said.tied_embeddings != config.tied_embeddings) {
+    json[kTies] = config.tied_embeddings;
+    // Which also says whether the head is scaled, unless another field does.
+    if (config.encoder.any()) json["scale_decoder_outputs"] = config.logit_scale != 1;
+  }
   if (said.mtp_layers != config.mtp_layers) {
     json[kFurtherLayers] = config.mtp_layers;
     json.erase("num_mtp_layers");

@@ -25,14 +25,12 @@ FieldGroup dist_fields(DistConfig& config) {
              "that ranks share; sim trains in virtual time on dist.cluster, without losses and "
              "checkpoints, train_iters=3 unless given; auto: cuda where a GPU can be used, else "
              "cpu.")
-      .one_of({"cpu", "cuda", "sim"})
       .constraint("sim needs dist.cluster; viaduct train alone has it");
   group
       .field("cpu_isa", config.cpu_isa,
              "Instruction set of the CPU kernels; auto: the fastest of this machine, the last that "
              "`viaduct version` names. portable runs on any processor (aarch64), with the bits of "
              "avx2.")
-      .one_of({"portable", "avx2", "avx512", "avx512_bf16", "amx"})
       .constraint("supported by this machine");
   group
       .field("threads_per_rank", config.threads_per_rank,
@@ -92,7 +90,7 @@ FieldGroup dist_fields(DistConfig& config) {
              "What carries tensors between GPUs. gloo: the memory of hosts, by this program's "
              "threads or by MPI (not by Gloo), as for ranks that share a GPU; slow, and needs no "
              "NCCL. On cpu that is always so.")
-      .one_of({"nccl", "gloo"})
+      .one_of({TensorTransport::nccl, TensorTransport::gloo})
       .constraint("gloo: not with settings of NCCL, nor for ranks of torchrun");
   group
       .field(
@@ -129,7 +127,7 @@ FieldGroup dist_model_fields(DistConfig& config) {
       .field("pipeline_model_parallel_comm_backend", config.pipeline_model_parallel_comm_backend,
              "What carries tensors between the stages of GPUs; null: dist.distributed_backend, as "
              "for the other groups.")
-      .one_of({"nccl", "ucc"})
+      .one_of({TensorTransport::nccl, TensorTransport::ucc})
       .constraint(
           "not ucc, a library that is not used here; nccl needs distributed_backend = nccl");
   return group;

@@ -28,6 +28,7 @@ class BlendedDataset final : public SampleSource {
   using SampleSource::get;
   int64_t size() const override { return size_; }
   int64_t sequence_length() const override { return sources_.front()->sequence_length(); }
+  int64_t encoder_length() const override { return sources_.front()->encoder_length(); }
   void get(int64_t index, Sample& sample) const override;
 
   const Sources& sources() const { return sources_; }

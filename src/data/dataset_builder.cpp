@@ -16,6 +16,7 @@
 #include "data/fill_in_middle.h"
 #include "data/gpt_dataset.h"
 #include "data/mock_dataset.h"
+#include "data/pair_dataset.h"
 
 namespace viaduct {
 
@@ -58,8 +59,11 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
     // Each split has its own random numbers; otherwise validation would measure the training rows.
     const uint64_t seed =
         static_cast<uint64_t>(config_.random_seed) + (static_cast<uint64_t>(split) << 32);
-    return std::make_shared<MockDataset>(num_samples.value_or(std::numeric_limits<int64_t>::max()),
-                                         *vocabulary_size_, seed, settings_);
+    const int64_t rows = num_samples.value_or(std::numeric_limits<int64_t>::max());
+    if (config_.pairs)
+      return std::make_shared<MockPairDataset>(rows, *vocabulary_size_, seed, settings_,
+                                               *config_.pairs);
+    return std::make_shared<MockDataset>(rows, *vocabulary_size_, seed, settings_);
   }
   const auto choice = split_choice(config_, split);
   if (!choice) return nullptr;
@@ -121,6 +125,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
   const DocumentRange range = split_range(fractions, file->sequence_count());
   if (num_samples == 0 && range.size() == 0) return nullptr;
   check_mask_files(*file);
+  if (config_.pairs) return build_pairs(file, split, range, num_samples);
   if (has_mask(prefix)) return build_conversations(file, split, range, num_samples);
   GptIndexRequest request{file,
                           split,
@@ -135,6 +140,20 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
 
 IndexStorage DatasetBuilder::storage() const {
   return {config_.path_to_cache, config_.fast_cache_load, config_.defer_npy_index_mmap};
+}
+
+std::shared_ptr<const SampleSource> DatasetBuilder::build_pairs(
+    std::shared_ptr<const IndexedDataset> file, Split split, DocumentRange range,
+    std::optional<int64_t> num_samples) {
+  VIADUCT_CHECK(ConfigError, has_mask(file->prefix()),
+                "dataset {}: there is no mask ({}.idx), so that it has no pairs of input and "
+                "answer, which a model with an encoder is trained on; expected a data set that "
+                "viaduct data chat made of prompts and completions",
+                file->prefix(), mask_prefix(file->prefix()));
+  auto mask = open(mask_prefix(file->prefix()));
+  return std::make_shared<PairDataset>(
+      std::move(file), std::move(mask), split, range, num_samples, settings_.sequence_length,
+      *config_.pairs, static_cast<uint32_t>(config_.random_seed), storage(), vocabulary_size_);
 }
 
 std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(

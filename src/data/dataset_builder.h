@@ -64,6 +64,9 @@ class DatasetBuilder {
   std::shared_ptr<const SampleSource> build_conversations(
       std::shared_ptr<const IndexedDataset> file, Split split, DocumentRange range,
       std::optional<int64_t> num_samples);
+  std::shared_ptr<const SampleSource> build_pairs(std::shared_ptr<const IndexedDataset> file,
+                                                  Split split, DocumentRange range,
+                                                  std::optional<int64_t> num_samples);
   IndexStorage storage() const;
   std::shared_ptr<const SampleSource> build_blend(const SplitChoice& choice, Split split,
                                                   std::optional<int64_t> num_samples);

@@ -9,6 +9,7 @@
 
 #include "config/field.h"
 #include "data/packing_config.h"
+#include "data/pair_settings.h"
 
 namespace viaduct {
 
@@ -76,6 +77,8 @@ struct DatasetConfig {
   int64_t num_dataset_builder_threads = 1;
   /// Rows of conversations.
   PackingConfig packing;
+  /// Rows are pairs, for a model with an encoder; no field of the configuration.
+  std::optional<PairSettings> pairs;
 };
 
 /// Section `tokenizer`.

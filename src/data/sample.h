@@ -8,7 +8,7 @@
 
 namespace viaduct {
 
-/// One row. All but `cu_seqlens` and `padding` have the source's sequence length S.
+/// One row. All but `cu_seqlens`, `padding` and the encoder's have the source's sequence length S.
 struct Sample {
   std::vector<int32_t> tokens;
   std::vector<int32_t> labels;   ///< already shifted: labels[t] is scored against the logits at t
@@ -18,6 +18,10 @@ struct Sample {
   /// source separates documents.
   std::vector<int32_t> cu_seqlens;
   std::vector<uint8_t> padding;  ///< 1 at positions that are no token of the data; empty: none is
+  /// Of models with an encoder: its row, and how many of its tokens, from the first on, are no
+  /// padding; else empty.
+  std::vector<int32_t> encoder_tokens;
+  int64_t encoder_used = 0;
 };
 
 /// Rows by number, in the order in which training reads them. Safe to read from several threads at
@@ -27,6 +31,8 @@ class SampleSource {
   virtual ~SampleSource() = default;
   virtual int64_t size() const = 0;
   virtual int64_t sequence_length() const = 0;
+  /// Of `encoder_tokens`; 0: rows have none.
+  virtual int64_t encoder_length() const { return 0; }
   /// Fills `sample` with row `index` in [0, size()), reusing its memory. ShapeError for another
   /// index.
   virtual void get(int64_t index, Sample& sample) const = 0;

@@ -64,6 +64,10 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
   int64_t total = 0;
   for (const PaddedDocument& d : documents) total += d.length;
   if (place.cp == 1 && total == whole.tokens()) return whole;
+  VIADUCT_CHECK(ShapeError, whole.encoder == nullptr,
+                "batch: rows of a model with an encoder are not cut over {} context ranks, nor "
+                "padded from {} to {} tokens",
+                place.cp, whole.tokens(), total);
 
   HostBatch cut;
   cut.shifted.resize(whole.shifted.size());

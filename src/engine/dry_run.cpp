@@ -8,6 +8,7 @@
 #include "checkpoint/parameter_io.h"
 #include "device/recording.h"
 #include "engine/document_batches.h"
+#include "engine/encoder_batch.h"
 #include "engine/engine.h"
 #include "engine/evaluation.h"
 #include "model/flops.h"
@@ -52,13 +53,30 @@ double model_flops(const RunSetup& setup) {
   return static_cast<double>(rows) * training_flops(sizes, lengths).model();
 }
 
+/// Adds the encoder's rows, of `length` places, to a micro-batch of so many rows.
+void add_blank_encoder(int64_t rows, int64_t length, bool executes, HostBatch& batch) {
+  const std::vector<int32_t> blank(static_cast<size_t>(executes ? length : 0), 0);
+  for (int64_t row = 0; row < rows; ++row) {
+    if (executes) {
+      append_encoder_row(blank, length, row, batch);
+      continue;
+    }
+    if (batch.encoder == nullptr) batch.encoder = std::make_shared<HostBatch>();
+    batch.encoder->sizes_only = true;
+    batch.encoder_document.push_back(static_cast<int32_t>(2 * row));
+    for (const int64_t tokens : {length, int64_t{0}}) batch.encoder->add_document_of(tokens);
+  }
+}
+
 /// A micro-batch of the right sizes; with content only where something is computed.
-HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents, bool executes) {
+HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents,
+                      const EncoderConfig& encoder, bool executes) {
   HostBatch batch;
   if (!executes) {
     batch.sizes_only = true;
     for (int64_t row = 0; row < rows; ++row)
       for (const int32_t length : documents) batch.add_document_of(length);
+    if (encoder.any()) add_blank_encoder(rows, encoder.row_length, executes, batch);
     return batch;
   }
   for (int64_t row = 0; row < rows; ++row) {
@@ -73,6 +91,7 @@ HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents, bool 
       batch.end_document();
     }
   }
+  if (encoder.any()) add_blank_encoder(rows, encoder.row_length, executes, batch);
   return batch;
 }
 
@@ -258,7 +277,8 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   if (with_evaluation || config.train.skip_train) {
     in_window(MemorySequence::evaluate, [&] {
       engine.evaluate(evaluated_together(config), [&](int64_t) {
-        return blank_batch(config.train.micro_batch_rows(), row_documents(setup), false);
+        return blank_batch(config.train.micro_batch_rows(), row_documents(setup),
+                           setup.model.encoder, false);
       });
     });
   }
@@ -273,14 +293,15 @@ void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int6
   const std::vector<int32_t> of_row = row_documents(setup);
   const bool executes = engine.device().executes();
   if (!config.context_parallel.hybrid_context_parallel) {
-    const HostBatch blank = blank_batch(config.train.micro_batch_rows(), of_row, executes);
+    const HostBatch blank =
+        blank_batch(config.train.micro_batch_rows(), of_row, setup.model.encoder, executes);
     engine.run_micro_batches(count.value_or(micro_batches(config)), [&](int64_t) { return blank; });
     return;
   }
   DocumentBatches documents(setup, engine.groups());
   const auto rows = static_cast<size_t>(batch_schedule(config).full());
   documents.share(std::vector(rows, of_row));
-  const auto blank_row = [&](int64_t) { return blank_batch(1, of_row, executes); };
+  const auto blank_row = [&](int64_t) { return blank_batch(1, of_row, {}, executes); };
   engine.run_micro_batches(documents.count(),
                            [&](int64_t i) { return documents.batch(i, blank_row); });
 }
@@ -294,7 +315,7 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
   recorded.record.set_with_shapes(kept != nullptr && kept->with_shapes());
   // Sums and the peak do not need them.
   recorded.record.set_with_stream_calls(repeats && kept != nullptr);
-  recorded.record.set_with_library_calls(setup.config.dist.device.value_or("cpu") == "cuda");
+  recorded.record.set_with_library_calls(setup.config.dist.on_cuda());
   record_rank(setup, rank, with_evaluation, repeats, limits, recorded);
   limits.deadline.check("dry run of a rank");
   if (against_repeats(recorded.record, recorded.log)) return full();

@@ -45,7 +45,9 @@ std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
       } catch (const std::exception&) {
         unread = std::current_exception();
       }
-      if (unread) return blank_rows(place.micro_batch_size, set.source->sequence_length());
+      if (unread)
+        return blank_rows(place.micro_batch_size, set.source->sequence_length(),
+                          set.source->encoder_length());
       sums.scored += batch.scored_weight();
       if (hooks.read) hooks.read(batch, begin + i);
       return batch;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/upload_values.h"
+#include "engine/encoder_batch.h"
 #include "nn/context_parallel/layout.h"
 
 namespace viaduct {
@@ -150,6 +151,11 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   if (place.cp > 1) {
     batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
                                         place.cp, place.cp_rank, place.cp_inner, old.context.get());
+  }
+  if (host.encoder != nullptr) {
+    VIADUCT_CHECK(ShapeError, over == nullptr,
+                  "batch: rows of an encoder cannot take the memory of an earlier batch");
+    batch.encoder = upload_encoder(device, host, vocabulary, place);
   }
   batch.padded = host.has_padding();
   const int parts = place.stream_parts;

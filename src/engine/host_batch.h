@@ -2,6 +2,7 @@
 // A micro-batch on the host, row by row, and its way to the device.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "device/device.h"
@@ -33,6 +34,10 @@ struct HostBatch {
   /// Of dry runs: tokens without content. All lists but `document_offsets` are empty, and only a
   /// device that computes nothing takes the batch.
   bool sizes_only = false;
+  /// Of a model with an encoder: its rows, in which nothing is scored, and for each document here
+  /// the number of the encoder's document that it attends to (−1: none), ascending.
+  std::shared_ptr<HostBatch> encoder = nullptr;
+  std::vector<int32_t> encoder_document = {};
 
   int64_t tokens() const {
     return sizes_only ? document_offsets.back() : static_cast<int64_t>(ids.size());

@@ -1,5 +1,7 @@
 #include "engine/sample_batch.h"
 
+#include "engine/encoder_batch.h"
+
 namespace viaduct {
 
 void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch) {
@@ -18,6 +20,8 @@ void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch) {
   }
   for (size_t d = 1; d < sample.cu_seqlens.size(); ++d)
     batch.document_offsets.push_back(base + sample.cu_seqlens[d]);
+  if (!sample.encoder_tokens.empty())
+    append_encoder_row(sample.encoder_tokens, sample.encoder_used, ordinal, batch);
 }
 
 HostBatch read_batch(const SampleSource& source, std::span<const RowRef> rows) {
@@ -30,7 +34,7 @@ HostBatch read_batch(const SampleSource& source, std::span<const RowRef> rows) {
   return batch;
 }
 
-HostBatch blank_rows(int64_t rows, int64_t length) {
+HostBatch blank_rows(int64_t rows, int64_t length, int64_t encoder_length) {
   const auto tokens = static_cast<size_t>(rows * length);
   HostBatch batch;
   batch.ids.assign(tokens, 0);
@@ -40,6 +44,10 @@ HostBatch blank_rows(int64_t rows, int64_t length) {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t t = 0; t < length; ++t) batch.token_index.push_back(row * length + t);
     batch.document_offsets.push_back(static_cast<int32_t>((row + 1) * length));
+    if (encoder_length > 0) {
+      const std::vector<int32_t> blank(static_cast<size_t>(encoder_length), 0);
+      append_encoder_row(blank, encoder_length, row, batch);
+    }
   }
   return batch;
 }

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/build_block.h"
+#include "model/build_encoder.h"
 #include "model/build_moe.h"
 #include "model/model.h"
 #include "model/parameter_maker.h"
@@ -19,15 +21,7 @@
 namespace viaduct {
 namespace {
 
-/// Shared state of the builders of layers.
-struct Maker {
-  const ModelConfig& config;
-  const TensorNames& names;
-  const LayerSettings& settings;
-  const ModelPlace& place;
-  const ParameterMaker& make;
-  std::shared_ptr<const LinearBiasTables> linear_bias = nullptr;
-};
+using Maker = BlockMaker;
 
 /// The pieces of the QKV layer: three logical tensors, or runs of a fused one.
 std::vector<ParameterMaker::Piece> qkv_pieces(const Maker& m, int64_t layer) {
@@ -65,10 +59,11 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.softcap = c.attention_softcap;
   spec.window = c.window_of(layer);
   spec.chunked = c.chunk_of(layer) > 0;
+  spec.causal = m.causal;
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   spec.method.library = c.library_attention;
-  if (!m.settings.context_exchange.empty())
+  if (m.causal && !m.settings.context_exchange.empty())
     spec.context_exchange = m.settings.context_exchange.at(static_cast<size_t>(layer));
   return spec;
 }
@@ -88,15 +83,12 @@ std::vector<ParameterMaker::Piece> up_pieces(const Maker& m, int64_t layer) {
   const ModelConfig& c = m.config;
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const int64_t features = c.feed_forward;
-  if (!c.gated) return {{at(m.names.up), features, 1}};
+  if (!c.gated)
+    return {{at(m.names.plain_up.empty() ? m.names.up : m.names.plain_up), features, 1}};
   if (m.names.gate_up.empty())
     return {{at(m.names.gate), features, 1}, {at(m.names.up), features, 1}};
   const std::string fused = at(m.names.gate_up);
   return {{fused, features, 1, 0, 2 * features}, {fused, features, 1, features, 2 * features}};
-}
-
-std::string attention_path(int64_t layer) {
-  return "blocks." + std::to_string(layer) + ".attention";
 }
 
 /// The family's name for the norm of a branch, which may depend on whether the block has another.
@@ -107,7 +99,7 @@ const std::string& norm_name(const ModelConfig& c, const std::string& common,
 
 AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables& rotary) {
   const ModelConfig& c = m.config;
-  const std::string path = attention_path(layer);
+  const std::string path = m.path(layer) + ".attention";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
@@ -131,6 +123,7 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
       nullptr};
   parts.norms_after_rotary = c.qk_norm && c.qk_norm_after_rotary;
   parts.linear_bias = m.linear_bias;
+  parts.relative = m.relative;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
     const auto wide = [&](const char* role, const std::string& name, int64_t heads) {
@@ -163,7 +156,7 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
                                                 const RotaryTables& rotary) {
   const ModelConfig& c = m.config;
   const LatentSizes& sizes = c.latent;
-  const std::string path = attention_path(layer);
+  const std::string path = m.path(layer) + ".attention";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name, int64_t size, double epsilon) {
     return m.make.norm(path + role, at(name), size, c.norm, stream_gradient(m.settings), epsilon);
@@ -196,7 +189,7 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
 
 MlpParts mlp_parts(const Maker& m, int64_t layer) {
   const ModelConfig& c = m.config;
-  const std::string path = "blocks." + std::to_string(layer) + ".mlp";
+  const std::string path = m.path(layer) + ".mlp";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
@@ -278,18 +271,17 @@ ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPla
 }
 
 void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& layer) {
-  const std::string path = attention_path(i);
+  const std::string path = m.path(i) + ".attention";
   if (m.config.parallel_block) {
     layer.segments.push_back(std::make_unique<ParallelBlockSegment>(
         attention_spec(m, i), attention_parts(m, i, rotary), path, mlp_parts(m, i)));
     return;
   }
-  layer.segments.push_back(m.config.latent.any()
-                               ? build_latent_attention(m, i, rotary)
-                               : std::make_unique<AttentionSegment>(
-                                     attention_spec(m, i), attention_parts(m, i, rotary), path));
+  layer.segments.push_back(m.config.latent.any() ? build_latent_attention(m, i, rotary)
+                                                 : build_attention(m, i, rotary));
+  if (m.config.encoder.any()) layer.segments.push_back(build_cross_attention(m, i));
   if (!m.config.moe.routes(m.config.kind_of(i))) {
-    layer.segments.push_back(std::make_unique<MlpSegment>(mlp_parts(m, i)));
+    layer.segments.push_back(build_mlp(m, i));
     return;
   }
   layer.first_of_experts = static_cast<int>(layer.segments.size());
@@ -344,20 +336,32 @@ void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& n
 
 }  // namespace
 
+std::unique_ptr<Segment> build_attention(const BlockMaker& m, int64_t layer,
+                                         const RotaryTables& rotary) {
+  return std::make_unique<AttentionSegment>(
+      attention_spec(m, layer), attention_parts(m, layer, rotary), m.path(layer) + ".attention");
+}
+
+std::unique_ptr<Segment> build_mlp(const BlockMaker& m, int64_t layer) {
+  return std::make_unique<MlpSegment>(mlp_parts(m, layer));
+}
+
 std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                                    const LayerSettings& settings, int64_t positions,
                                    const ModelPlace& place) {
   check_model_config(config);
   check_model_place(config, place);
-  VIADUCT_CHECK(ConfigError, positions <= config.max_positions,
+  VIADUCT_CHECK(ConfigError,
+                positions <= config.max_positions || config.positions == PositionKind::relative,
                 "sequence length {} is longer than the {} positions that the model allows",
                 positions, config.max_positions);
   const TensorNames& names = model_family(config.family).names;
   const ParameterMaker make(config, names, settings, place);
-  const Maker maker{
-      config,   names,
-      settings, place,
-      make,     make_linear_bias(device, config, place, positions, settings.precision.activation)};
+  Maker maker{config, names, settings, place, make};
+  maker.linear_bias =
+      make_linear_bias(device, config, place, positions, settings.precision.activation);
+  if (config.positions == PositionKind::relative)
+    maker.relative = relative_bias(maker, "relative_positions");
   std::vector<ChunkLayers> held = place.chunks;
   if (held.empty()) held.push_back({true, 0, config.layers, true});
 
@@ -379,6 +383,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     ModelChunk chunk;
     chunk.holds = layers;
     if (layers.embedding) {
+      if (config.encoder.any()) build_encoder(maker, token_table(), *rotary, chunk.layers);
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
         position_table =

@@ -36,7 +36,7 @@ namespace {
 /// is detected when weights are read.
 std::string body_architecture(const ModelFamily& family) {
   std::string name = family.architecture;
-  for (const std::string_view end : {"ForCausalLM", "LMHeadModel"}) {
+  for (const std::string_view end : {"ForCausalLM", "ForConditionalGeneration", "LMHeadModel"}) {
     if (name.ends_with(end)) name.resize(name.size() - end.size());
   }
   return name + "Model";
@@ -118,6 +118,7 @@ std::string write_hf_config(const ModelConfig& config) {
   if (config.begin_token >= 0) json["bos_token_id"] = config.begin_token;
   json["pad_token_id"] = nullptr;  // explicit: families differ in the default
   if (config.padding_token >= 0) json["pad_token_id"] = config.padding_token;
+  if (config.encoder.any()) json["pad_token_id"] = config.encoder.padding_token;
   const std::string further =
       further_fields(config, read_family_model(HfConfig::of_json(json, "config.json")).config);
   if (!further.empty()) json[kFurtherFields] = further;

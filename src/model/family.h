@@ -31,6 +31,9 @@ struct ModelFamily {
   void (*resolve)(ModelFields& fields) = nullptr;
   RotaryPairs rotary_pairs = RotaryPairs::halves;
   std::string publishers_architecture = {};  // its name in the publisher's own code, if another
+  /// Of the encoder of an encoder-decoder model; `names` are those of its decoder then, with what
+  /// the two share.
+  TensorNames encoder_names = {};
   /// Hugging Face's code of the family counts positions over the visible tokens of a mask alone.
   bool positions_from_mask = false;
 };

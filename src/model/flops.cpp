@@ -66,6 +66,26 @@ double attended_pairs(double length, Sight sight, bool causal) {
   return causal ? one_side : 2 * one_side;
 }
 
+double attention_parameters(const FlopSizes& s);
+
+/// Adds the encoder's row and cross attention of `count` documents of one length.
+void add_encoder(const FlopSizes& s, double count, double length, FlopCount& flops) {
+  const double tokens = static_cast<double>(s.encoder_length),
+               encoder_layers = static_cast<double>(s.encoder_layers),
+               layers = static_cast<double>(s.layers);
+  const double attention = attention_parameters(s);
+  const double h = static_cast<double>(s.hidden), kv_heads = static_cast<double>(s.key_value_heads),
+               feed_forward = (s.gated_mlp ? 3 : 2) * h * static_cast<double>(s.feed_forward);
+  const double key_value = 2 * h * kv_heads * static_cast<double>(s.head_dim);
+  flops.token_part += 6 * count *
+                      (tokens * (encoder_layers * (attention + feed_forward) + layers * key_value) +
+                       length * layers * (attention - key_value));
+  const double pairs = encoder_layers * tokens * tokens + layers * tokens * length;
+  const double widths = 2 * static_cast<double>(s.heads) * static_cast<double>(s.head_dim);
+  flops.attention_part += 6 * widths * count * pairs;
+  flops.attention_part_full += 6 * widths * count * pairs;
+}
+
 /// Adds `count` documents of one length.
 void add_documents(const FlopSizes& s, double parameters, double count, double length,
                    FlopCount& flops) {
@@ -75,6 +95,7 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
   const double beside = 6 * s.adapter_parameters + 2 * s.trained_parameters;
   flops.token_part += ((s.frozen ? 4 : 6) * parameters + beside) * count * length;
   flops.attention_part_full += 6 * widths * layers * count * length * length;
+  if (s.encoder_layers > 0) add_encoder(s, count, length, flops);
   const auto add_layers = [&](double number, Sight sight) {
     flops.attention_part += 6 * widths * number * count * attended_pairs(length, sight, s.causal);
   };
@@ -114,6 +135,8 @@ FlopSizes flop_sizes(const ModelConfig& config) {
           .shared_feed_forward = config.moe.shared_feed_forward,
           .mtp_layers = config.mtp_layers,
           .mtp_experts = config.moe.routes(config.layers - 1),
+          .encoder_layers = config.encoder.layers,
+          .encoder_length = config.encoder.row_length,
           .sliding_windows = config.windows,
           .chunks = config.chunks};
 }

@@ -18,6 +18,10 @@
 // - A sliding window W < S removes the far triangle: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which is
 //   S²/2 at W = S.
 //
+// A model with an encoder has for each document of its decoder a row of the encoder: its tokens go
+// through the encoder's layers and through the keys and values of cross attention in each of the
+// decoder's; pairs are all of a row's in the encoder, and decoder · encoder in cross attention.
+//
 // Beside adapters the model's weights are frozen: 4 · (matmul parameters) per token, for they have
 // no gradient, and 6 · (parameters of the adapters).
 //
@@ -60,6 +64,8 @@ struct FlopSizes {
   double adapter_parameters = 0;
   double trained_parameters = 0;  // those of the weights that train nevertheless: the head's
   bool causal = true;             // false: encoders, which attend the whole square
+  /// The layers of an encoder in front, of the same sizes, and the tokens of its rows.
+  int64_t encoder_layers = 0, encoder_length = 0;
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
   /// Tokens of a chunk of attention of each layer (0: not in chunks); empty: no layer has chunks.

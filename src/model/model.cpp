@@ -86,7 +86,7 @@ Edge Model::edge_into(size_t chunk, const RankContext& context, const Batch& bat
   Edge edge = edge_from(chunk, context, batch);
   for (const Layer& layer : std::views::reverse(chunks_[chunk].layers)) {
     for (const auto& segment : std::views::reverse(layer.segments))
-      edge = edge_before(layer, *segment, context, batch, edge);
+      edge = edge_before(layer, *segment, context, layer.rows_of(batch), edge);
   }
   return edge;
 }

@@ -130,6 +130,47 @@ void check_temperature(const ModelConfig& c, std::vector<std::string>& problems)
          "rotary positions in every layer (no_rope_freq=[])");
 }
 
+/// Relative positions, and an encoder, which has no others.
+void check_encoder(const ModelConfig& c, std::vector<std::string>& problems) {
+  const bool relative = c.positions == PositionKind::relative;
+  if (relative) {
+    for (const bool both : {true, false}) {
+      const std::string problem = relative_buckets_problem(c.relative.of(both));
+      if (problem.empty()) continue;
+      problems.push_back("model.relative_attention_num_buckets, relative_attention_max_distance: " +
+                         problem);
+      break;
+    }
+  }
+  if (c.encoder.layers < 0)
+    problems.push_back(
+        fmt::format("model.encoder_num_layers: {}, expected at least 0", c.encoder.layers));
+  if (relative != c.encoder.any()) {
+    problems.push_back(
+        fmt::format("model.encoder_num_layers: {} with position_embedding_type {}: an encoder and "
+                    "relative positions are implemented together (T5)",
+                    c.encoder.layers, relative ? "relative" : "other than relative"));
+  }
+  if (!c.encoder.any()) return;
+  const auto refuse = [&](bool has, const char* field, const char* value) {
+    if (has)
+      problems.push_back(
+          fmt::format("model.{}: {} is not implemented with encoder_num_layers", field, value));
+  };
+  refuse(c.latent.any(), "multi_latent_attention", "true");
+  refuse(c.moe.any(), "num_moe_experts", "a number of experts");
+  refuse(c.mtp_layers > 0, "mtp_num_layers", "a number of layers");
+  refuse(c.attention_sinks, "softmax_type", "learnable");
+  refuse(c.attention_softcap > 0, "attn_logit_softcapping", "a number");
+  refuse(c.output_norms || !c.input_norms, "post_sublayer_norm", "true");
+  refuse(c.qk_norm, "qk_layernorm", "true");
+  refuse(c.parallel_block, "parallel_block", "true");
+  refuse(c.embedding_norm, "embedding_norm", "true");
+  refuse(!c.chunks.empty(), "attention_chunk_size", "a size");
+  refuse(std::ranges::any_of(c.windows, [](int64_t window) { return window > 0; }), "window_size",
+         "a window");
+}
+
 /// Tensors that the family has no names for could neither be saved nor loaded.
 void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   if (c.family.empty()) return;
@@ -151,6 +192,14 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   need(c.embedding_norm, !names.embedding_norm.empty(), "embedding_norm",
        "a norm of the embeddings");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
+  need(c.encoder.any(), !names.cross_q.empty(), "encoder_num_layers", "an encoder");
+  need(c.positions == PositionKind::relative, !names.relative_table.empty(),
+       "position_embedding_type", "relative positions");
+  if (!c.encoder.any() && !names.cross_q.empty())
+    problems.push_back(
+        fmt::format("model.encoder_num_layers: 0, but models of family {} have an "
+                    "encoder; expected at least 1",
+                    c.family));
   need(dense, !names.up.empty(), experts ? "moe_layer_freq" : "num_moe_experts",
        "a dense feed-forward, which a layer without experts has");
 }
@@ -196,6 +245,7 @@ void check_model_config(const ModelConfig& c) {
   check_experts_extras(c, problems);
   check_block(c, problems);
   check_temperature(c, problems);
+  check_encoder(c, problems);
   check_names(c, problems);
   if (c.moe.any() && c.output_norms)
     problems.push_back("model.post_sublayer_norm: true is not implemented with num_moe_experts");

@@ -1,7 +1,7 @@
 #pragma once
-// Description of a decoder-only transformer as data. Families (model/families) read it from a
-// Hugging Face `config.json` and provide the tensors' names; `build_model` makes its layers. Lower
-// folders do not depend on families.
+// Description of a transformer as data: a decoder, or an encoder and a decoder. Families
+// (model/families) read it from a Hugging Face `config.json` and provide the tensors' names;
+// `build_model` makes its layers. Lower folders do not depend on families.
 
 #include <algorithm>
 #include <array>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/encoder_config.h"
 #include "nn/linear_bias.h"
 #include "nn/moe/moe_config.h"
 #include "nn/rotary_table.h"
@@ -19,9 +20,9 @@
 
 namespace viaduct {
 
-enum class PositionKind { rotary, learned, linear_bias };
+enum class PositionKind { rotary, learned, linear_bias, relative };
 constexpr auto choice_names(PositionKind) {
-  return std::to_array<std::string_view>({"rope", "learned_absolute", "alibi"});
+  return std::to_array<std::string_view>({"rope", "learned_absolute", "alibi", "relative"});
 }
 
 /// Sizes of multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): keys and
@@ -45,7 +46,7 @@ inline constexpr int64_t kMostMultiTokenLayers = 1024;
 struct ModelConfig {
   std::string family;  // Hugging Face's model_type: "llama", "gpt2", …
 
-  int64_t layers = 0;         // L
+  int64_t layers = 0;         // L; of a model with an encoder, those of its decoder
   int64_t hidden = 0;         // H
   int64_t feed_forward = 0;   // F
   int64_t heads = 0;          // N
@@ -91,9 +92,12 @@ struct ModelConfig {
   MoeConfig moe;             // experts in place of the feed-forward of some layers
   bool router_bias = false;  // of the router's product
 
+  EncoderConfig encoder;  // none: the model is a decoder
+
   PositionKind positions = PositionKind::rotary;
   RotarySpec rotary;                // rotary positions only
   double linear_bias_exponent = 8;  // of the steepest slopes of linear biases (nn/linear_bias.h)
+  RelativePositions relative;       // relative positions only
   /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
   double window_rotary_base = 0;
   std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
@@ -187,6 +191,10 @@ struct TensorNames {
   std::string alpha_p, alpha_n;  // xIELU's raw slopes, whole names
   // The norms of a parallel block with two of them, where their names differ (Falcon).
   std::string parallel_input_norm, parallel_mlp_norm;
+  std::string plain_up;  // up of a feed-forward without gate, where it has another name (T5)
+  // Cross attention of a decoder's blocks to the encoder's output.
+  std::string cross_norm, cross_q, cross_k, cross_v, cross_projection;
+  std::string relative_table;  // of the bias by distance, which the layers share
   std::string gate_up;  // gate and up of a gated feed-forward in one tensor, gate first (Phi 3)
   // Multi-token prediction: norms of stream and embedding, projection of both, norm before the
   // head.

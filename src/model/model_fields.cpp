@@ -79,8 +79,7 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
 }
 
 void add_block(FieldGroup& group, ModelFields& config) {
-  group.field("normalization", config.normalization, "Kind of norm.")
-      .one_of({"LayerNorm", "RMSNorm"});
+  group.field("normalization", config.normalization, "Kind of norm.");
   group.field("layernorm_epsilon", config.layernorm_epsilon, "Added to the variance in norms.")
       .positive();
   group.field("layernorm_zero_centered_gamma", config.layernorm_zero_centered_gamma,
@@ -149,10 +148,13 @@ void add_positions(FieldGroup& group, ModelFields& config) {
       .field(
           "position_embedding_type", config.position_embedding_type,
           "How positions enter. alibi: each head adds its slope times the distance of the key to "
-          "its scores (Bloom, MPT); queries and keys have 8 more dims for it.")
+          "its scores (Bloom, MPT); queries and keys have 8 more dims for it. relative: a learned "
+          "bias of the scores, by bucket of distances (T5).")
       .constraint(
           "alibi: rows of at most 65536 tokens; no attn_logit_softcapping, softmax_type=learnable, "
-          "multi_latent_attention nor fp8_dot_product_attention");
+          "multi_latent_attention nor fp8_dot_product_attention. relative: a family with tables "
+          "for it (t5)");
+  add_encoder_fields(group, config.encoder);
   group
       .field("alibi_bias_max", config.alibi_bias_max,
              "The last slope of alibi is 2 to the power of minus this (of 2^n heads; others have "

@@ -89,7 +89,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.kv_channels.resolve(model.head_dim);
   fields.vocab_size.resolve(model.vocabulary);
   fields.max_position_embeddings.resolve(model.max_positions);
-  fields.normalization.resolve(model.norm == NormKind::layer_norm ? "LayerNorm" : "RMSNorm");
+  fields.normalization.resolve(model.norm);
   fields.layernorm_epsilon.resolve(model.norm_eps);
   fields.layernorm_zero_centered_gamma.resolve(model.norm_weight_offset != 0);
   fields.layernorm_bias.resolve(model.norm_bias);
@@ -104,7 +104,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.embedding_norm.resolve(model.embedding_norm);
   fields.qk_l2_norm.resolve(model.qk_l2_norm);
   take_latent(fields.latent, model.latent);
-  fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
+  fields.softmax_type.resolve(model.attention_sinks ? SoftmaxType::learnable
+                                                    : SoftmaxType::vanilla);
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
   fields.glu_linear_offset.resolve(model.activation_offset);
   fields.moe_router_linear_bias.resolve(model.router_bias);
@@ -115,6 +116,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
                                                      : std::nullopt);
   fields.position_embedding_type.resolve(model.positions);
+  take_encoder(fields.encoder, model);
   if (model.positions == PositionKind::linear_bias)
     fields.alibi_bias_max.resolve(model.linear_bias_exponent);
   if (model.positions == PositionKind::rotary) {
@@ -175,8 +177,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.head_dim = fields.kv_channels.value();
   model.vocabulary = fields.vocab_size.value();
   model.max_positions = fields.max_position_embeddings.value();
-  model.norm =
-      fields.normalization.value() == "LayerNorm" ? NormKind::layer_norm : NormKind::rms_norm;
+  model.norm = fields.normalization.value();
   model.norm_eps = fields.layernorm_epsilon.value();
   model.norm_weight_offset = fields.layernorm_zero_centered_gamma.value() ? 1 : 0;
   model.norm_bias = fields.layernorm_bias.value();
@@ -192,7 +193,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.qk_l2_norm = fields.qk_l2_norm.value();
   model.latent = to_latent_sizes(fields.latent);
   if (model.latent.norm_eps == model.norm_eps) model.latent.norm_eps = 0;
-  model.attention_sinks = fields.softmax_type.value() == "learnable";
+  model.attention_sinks = fields.softmax_type.value() == SoftmaxType::learnable;
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
   model.activation_offset = fields.glu_linear_offset.value();
   model.router_bias = fields.moe_router_linear_bias.value();
@@ -205,6 +206,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.mtp_layers = fields.mtp_num_layers.value().value_or(0);
   model.mtp_loss_scale = fields.mtp_loss_scaling_factor;
   model.positions = fields.position_embedding_type.value();
+  set_encoder(fields.encoder, model);
   model.linear_bias_exponent = fields.alibi_bias_max.value();
   const bool rotates = model.positions == PositionKind::rotary;
   model.rotary = rotates ? rotary_of(fields) : RotarySpec{};
@@ -236,8 +238,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.embedding_scale = fields.embedding_multiplier.value();
   model.residual_scale = fields.residual_multiplier.value();
   model.logit_scale = fields.logit_multiplier.value();
-  model.flash_attention = fields.attention_backend.value() != "unfused";
-  model.library_attention = fields.attention_backend.value() == "fused";
+  model.flash_attention = fields.attention_backend.value() != AttentionBackend::unfused;
+  model.library_attention = fields.attention_backend.value() == AttentionBackend::fused;
   model.masked_softmax_fusion = fields.masked_softmax_fusion;
   model.softmax_in_fp32 = fields.attention_softmax_in_fp32;
   model.rope_fusion = fields.apply_rope_fusion;

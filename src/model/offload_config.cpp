@@ -64,7 +64,7 @@ FieldGroup second_memory_fields(OffloadConfig& config) {
              "Folder for an unnamed file per rank, with direct I/O where the file system supports "
              "it; the file disappears when the process ends. null: a region of the host's memory "
              "beside the device's.")
-      .planned_on(KnobDevice::cuda, "the second memory of a GPU is pinned host memory");
+      .planned_on(DeviceKind::cuda, "the second memory of a GPU is pinned host memory");
   group
       .field("offload_bytes", config.offload_bytes,
              "Maximum size of the second memory of a rank; null: as much as is needed.")

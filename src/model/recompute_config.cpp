@@ -1,36 +1,22 @@
 #include "model/recompute_config.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace viaduct {
 namespace {
 
-struct Module {
-  std::string_view name;
-  std::vector<std::string_view> units;
-};
-
-/// The module that consists of segments, not units: they are recomputed as one.
-constexpr std::string_view kWholeExperts = "moe";
-
-const std::vector<Module>& modules() {
-  static const std::vector<Module> kModules{
-      {"core_attn", {unit::core_attn}},
-      {"layernorm", {unit::attn_norm, unit::mlp_norm}},
-      {"mlp", {unit::mlp, unit::moe_act}},
-      {"mla_up_proj", {unit::mla_up_proj}},
-      {"moe_act", {unit::moe_act}},
-      {"shared_experts", {unit::shared_experts}},
-      {kWholeExperts,
-       {unit::mlp_norm, unit::mlp, unit::expert_fc1, unit::moe_act, unit::shared_experts}}};
-  return kModules;
-}
+/// In the order of messages.
+constexpr RecomputeModule kModules[] = {RecomputeModule::core_attn, RecomputeModule::layernorm,
+                                        RecomputeModule::mlp,       RecomputeModule::mla_up_proj,
+                                        RecomputeModule::moe_act,   RecomputeModule::shared_experts,
+                                        RecomputeModule::moe};
 
 void recompute_modules(const RecomputeConfig& config, const ChunkLayers& chunk,
                        SavedPolicy& policy) {
   for (int64_t i = 0; i < chunk.blocks; ++i) {
-    for (const std::string& module : config.recompute_modules) {
-      if (module == kWholeExperts) {
+    for (const RecomputeModule module : config.recompute_modules) {
+      if (module == RecomputeModule::moe) {  // segments, not units: they are recomputed as one
         policy.recompute_layers({chunk.first_block + i, 1, false, true});
         continue;
       }
@@ -99,7 +85,6 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
           "of latent attention, from its compressed vectors; moe_act: the activations of experts; "
           "shared_experts: the inside of the expert of all tokens; moe: router, exchanges, experts "
           "and the norm before them, so that only the residual stream is kept.")
-      .one_of({"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"})
       .constraint(
           "mla_up_proj needs multi_latent_attention; moe_act and moe need experts, and exclude "
           "each "
@@ -130,22 +115,32 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   return group;
 }
 
-std::vector<std::string_view> recomputable_modules(const ModelParts& model) {
-  const auto has = [&](std::string_view name) {
-    if (name == unit::mla_up_proj) return model.latent_attention;
-    if (name == unit::shared_experts) return model.shared_experts;
-    return model.experts || (name != unit::moe_act && name != kWholeExperts);
-  };
-  std::vector<std::string_view> names;
-  for (const Module& module : modules()) {
-    if (has(module.name)) names.push_back(module.name);
-  }
-  return names;
+std::vector<RecomputeModule> recomputable_modules(const ModelParts& model) {
+  std::vector<RecomputeModule> modules;
+  std::ranges::copy_if(kModules, std::back_inserter(modules), [&](RecomputeModule module) {
+    if (module == RecomputeModule::mla_up_proj) return model.latent_attention;
+    if (module == RecomputeModule::shared_experts) return model.shared_experts;
+    return model.experts || (module != RecomputeModule::moe_act && module != RecomputeModule::moe);
+  });
+  return modules;
 }
 
-std::vector<std::string_view> module_units(std::string_view module) {
-  for (const Module& known : modules()) {
-    if (known.name == module) return known.units;
+std::vector<std::string_view> module_units(RecomputeModule module) {
+  switch (module) {
+    case RecomputeModule::core_attn:
+      return {unit::core_attn};
+    case RecomputeModule::moe_act:
+      return {unit::moe_act};
+    case RecomputeModule::layernorm:
+      return {unit::attn_norm, unit::mlp_norm};
+    case RecomputeModule::mla_up_proj:
+      return {unit::mla_up_proj};
+    case RecomputeModule::mlp:
+      return {unit::mlp, unit::moe_act};
+    case RecomputeModule::moe:
+      return {unit::mlp_norm, unit::mlp, unit::expert_fc1, unit::moe_act, unit::shared_experts};
+    case RecomputeModule::shared_experts:
+      return {unit::shared_experts};
   }
   return {};
 }

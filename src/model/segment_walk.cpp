@@ -47,6 +47,9 @@ struct SegmentWalk::Place {
   const Layer* layer = nullptr;
   Segment* segment = nullptr;
   int number = 0;
+
+  /// What the segment gets of the micro-batch.
+  const Batch& batch(const Batch& micro_batch) const { return layer->rows_of(micro_batch); }
 };
 
 /// Everything that a walk runs, and how much of it has begun.
@@ -141,8 +144,8 @@ SegmentWalk::Again SegmentWalk::again(const std::vector<Place>& list) const {
       run.unread = unread_outputs(segment, again.inputs);
       run.output_unread = run.unread.size() == segment.outputs().size();
     }
-    again.inputs =
-        edge_before(*list[i].layer, segment, context_, batch_, again.inputs, !run.output_unread);
+    again.inputs = edge_before(*list[i].layer, segment, context_, list[i].batch(batch_),
+                               again.inputs, !run.output_unread);
   }
   return again;
 }
@@ -198,7 +201,7 @@ template <class F>
 TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, Program& program,
                            F&& f) const {
   ++program.begun;
-  const TokenScope tokens(context_, batch_);
+  const TokenScope tokens(context_, place.batch(batch_));
   if (hooks_.empty()) return f();
   const SegmentEvent event{work, *place.layer,     *place.segment, place.number,
                            next, program.coming(), context_,       saved_};
@@ -245,7 +248,7 @@ void SegmentWalk::run_group_again(const Place& place, Program& program) const {
   TensorSet set;
   {
     // Offloaded inputs are fetched here.
-    const BackwardScope scope(saved_, segment_run(first), context_, batch_);
+    const BackwardScope scope(saved_, segment_run(first), context_, first.batch(batch_));
     for (const EdgeTensor& tensor : group.inputs) {
       if (!saved_.has(first.layer, tensor.name)) return;
       const Tensor kept = saved_.take(first.layer, tensor.name);
@@ -257,7 +260,7 @@ void SegmentWalk::run_group_again(const Place& place, Program& program) const {
     const int next = i + 1 < list.size() ? list[i + 1].number : -1;
     set = run(own, SegmentWork::replay, next, program, [&] {
       const LayerReplayScope replay(saved_, group.runs[i]);
-      return forward_through(*own.layer, *own.segment, context_, batch_, set, saved_);
+      return forward_through(*own.layer, *own.segment, context_, own.batch(batch_), set, saved_);
     });
   }
 }
@@ -287,7 +290,8 @@ TensorSet SegmentWalk::forward(SegmentRange range, TensorSet in) const {
     set = run(place, SegmentWork::forward, next, program, [&] {
       if (begins_group(place)) keep_group_inputs(place, set);
       const SegmentScope segment(saved_, segment_run(place));
-      return forward_through(*place.layer, *place.segment, context_, batch_, set, saved_);
+      return forward_through(*place.layer, *place.segment, context_, place.batch(batch_), set,
+                             saved_);
     });
   }
   return set;
@@ -297,14 +301,15 @@ TensorSet SegmentWalk::backward(SegmentRange range, TensorSet d_out, SegmentWork
   for_each_backwards(
       range, work, [&](const Place& place, SegmentWork half, int next, Program& program) {
         d_out = run(place, half, next, program, [&] {
-          const BackwardScope backward(saved_, segment_run(place), context_, batch_);
+          const Batch& batch = place.batch(batch_);
+          const BackwardScope backward(saved_, segment_run(place), context_, batch);
           Segment& segment = *place.segment;
-          return backward_through(
-              *place.layer, segment, context_, batch_, d_out, [&](const TensorSet& d) {
-                return half == SegmentWork::backward
-                           ? segment.backward(context_, batch_, d, saved_)
-                           : segment.backward_input(context_, batch_, d, saved_);
-              });
+          return backward_through(*place.layer, segment, context_, batch, d_out,
+                                  [&](const TensorSet& d) {
+                                    return half == SegmentWork::backward
+                                               ? segment.backward(context_, batch, d, saved_)
+                                               : segment.backward_input(context_, batch, d, saved_);
+                                  });
         });
       });
   return d_out;
@@ -314,8 +319,9 @@ void SegmentWalk::backward_weight(SegmentRange range) const {
   for_each_backwards(range, SegmentWork::backward_weight,
                      [&](const Place& place, SegmentWork half, int next, Program& program) {
                        run(place, half, next, program, [&] {
-                         const BackwardScope backward(saved_, segment_run(place), context_, batch_);
-                         place.segment->backward_weight(context_, batch_, saved_);
+                         const Batch& batch = place.batch(batch_);
+                         const BackwardScope backward(saved_, segment_run(place), context_, batch);
+                         place.segment->backward_weight(context_, batch, saved_);
                          return TensorSet();
                        });
                      });

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "model/segment_hooks.h"
+#include "nn/encoder_rows.h"
 
 namespace viaduct {
 
@@ -25,16 +26,22 @@ class RecordSegments final : public SegmentHooks {
 };
 
 /// Calls a function with "embed", "layer0", … and the residual stream [T, H] that leaves it in the
-/// forward.
+/// forward; of an encoder with "encoder.embed", "encoder.layer0", …, "encoder.final_norm".
 class WatchLayers final : public SegmentHooks {
  public:
   using Function = std::function<void(const std::string& name, const Tensor& hidden)>;
   explicit WatchLayers(Function watch) : watch_(std::move(watch)) {}
 
   void after(const SegmentEvent& event, const TensorSet& out) override {
-    if (event.work != SegmentWork::forward || !event.ends_layer() || !out.has(kHidden)) return;
-    const int64_t block = event.layer.block;
-    watch_(block < 0 ? "embed" : "layer" + std::to_string(block), out.get(kHidden));
+    if (event.work != SegmentWork::forward || !event.ends_layer()) return;
+    const Layer& layer = event.layer;
+    const std::string prefix = layer.of_encoder ? "encoder." : "";
+    if (out.has(kHidden)) {
+      const int64_t block = layer.of_encoder ? layer.encoder_block : layer.block;
+      watch_(prefix + (block < 0 ? "embed" : "layer" + std::to_string(block)), out.get(kHidden));
+    } else if (layer.of_encoder) {
+      watch_(prefix + "final_norm", out.get(kEncoded));
+    }
   }
 
  private:

@@ -9,7 +9,8 @@
 namespace viaduct {
 
 AttentionSegment::AttentionSegment(AttentionSpec spec, AttentionParts parts, std::string_view path)
-    : core_(spec, path, parts.sinks, parts.projection.weight()), parts_(std::move(parts)) {}
+    : core_(spec, path, parts.sinks, parts.projection.weight(), parts.relative),
+      parts_(std::move(parts)) {}
 
 Tensor AttentionSegment::as_rows(const Tensor& heads) const {
   return heads.view({heads.dim(0), heads.dim(1) * heads.dim(2)});
@@ -182,6 +183,7 @@ std::vector<const Parameter*> AttentionSegment::parameters() const {
   if (parts_.q_head_norm) parts_.q_head_norm->append_parameters(list);
   if (parts_.k_head_norm) parts_.k_head_norm->append_parameters(list);
   if (core_.sinks() != nullptr) list.push_back(core_.sinks());
+  if (core_.bias_table() != nullptr) list.push_back(core_.bias_table());
   parts_.projection.append_parameters(list);
   if (parts_.output_norm) parts_.output_norm->append_parameters(list);
   return list;

@@ -31,6 +31,7 @@ struct AttentionParts {
   bool norms_after_rotary = false;                                // of q and k; false: before
   std::optional<HeadNorm> q_head_norm = {}, k_head_norm = {};     // per head, before rotary
   std::shared_ptr<const LinearBiasTables> linear_bias = nullptr;  // ALiBi; null: none
+  RelativeBias relative = {};  // of the scores, shared by the layers of a stack (T5)
 };
 
 class AttentionSegment final : public StreamSegment {

@@ -1,5 +1,6 @@
 #include "nn/attention_method.h"
 
+#include "base/error.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/score_matrix.h"
@@ -66,26 +67,57 @@ Tensor softmax_backward(OpContext& context, const AttentionMethod& method,
   return narrow ? narrow : args.gradient;
 }
 
-/// softmax(q · kᵀ) [N, Tq, keys] with the lse given.
+/// Adds the bias, if there is one, to scores [N, Tq, keys]; returns the problem of what is left to
+/// do with them: they are scaled then.
+AttentionProblem add_bias(OpContext& context, const AttentionProblem& problem, const Tensor& matrix,
+                          const Tensor& lse, const ScoreBias* bias) {
+  if (bias == nullptr) return problem;
+  VIADUCT_CHECK(ShapeError, problem.softcap == 0,
+                "attention: a soft cap of {} with a bias of the scores", problem.softcap);
+  if (problem.scale != 1) score_softmax(context, {ScoreSteps::scale, problem, matrix, lse});
+  score_bias(context, {problem, bias->relative, bias->table, matrix});
+  AttentionProblem left = problem;
+  left.scale = 1;
+  return left;
+}
+
+/// softmax(q · kᵀ + bias) [N, Tq, keys] with the lse given.
 Tensor probabilities_again(OpContext& context, const AttentionMethod& method,
-                           const AttentionBackwardArgs& args) {
-  const AttentionProblem& problem = args.problem;
-  const Tensor matrix = score_matrix(context, problem, args.q);
-  score_product(context, {ScoreProduct::scores, problem, matrix, args.q, args.k});
+                           const AttentionBackwardArgs& args, const ScoreBias* bias) {
+  const Tensor matrix = score_matrix(context, args.problem, args.q);
+  score_product(context, {ScoreProduct::scores, args.problem, matrix, args.q, args.k});
+  const AttentionProblem problem = add_bias(context, args.problem, matrix, args.lse, bias);
   // The slope of a cap is computed from the probability, which must be exact.
   const Tensor narrow = problem.softcap > 0 ? Tensor() : narrow_matrix(context, problem, args.q);
   return softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse, true},
                  args.q.dtype(), narrow);
 }
 
+/// The gradient of q · kᵀ from that of the probabilities `args.gradient`, where scores have a bias:
+/// it is the gradient of the bias before the scale is applied.
+Tensor biased_softmax_backward(OpContext& context, const AttentionMethod& method,
+                               ScoreSoftmaxBackwardArgs args, DType format, const ScoreBias& bias) {
+  ScoreSoftmaxBackwardArgs unscaled = args;
+  unscaled.problem.scale = 1;
+  unscaled.narrow = {};
+  softmax_backward(context, method, unscaled, format);
+  if (bias.d_table)
+    score_bias_backward(context, {args.problem, bias.relative, args.gradient, bias.d_table});
+  if (args.problem.scale == 1 && !args.narrow) return args.gradient;
+  args.steps = ScoreSteps::scale;
+  score_softmax_backward(context, args);
+  return args.narrow ? args.narrow : args.gradient;
+}
+
 }  // namespace
 
-void attend(OpContext& context, const AttentionMethod& method, const AttentionForwardArgs& args) {
-  if (method.flash) return attention_forward(context, args);
-  const AttentionProblem& problem = args.problem;
-  const Tensor matrix = score_matrix(context, problem, args.q);
+void attend(OpContext& context, const AttentionMethod& method, const AttentionForwardArgs& args,
+            const ScoreBias* bias) {
+  if (method.flash && bias == nullptr) return attention_forward(context, args);
+  const Tensor matrix = score_matrix(context, args.problem, args.q);
   // matrix [N, Tq, keys] = q · kᵀ
-  score_product(context, {ScoreProduct::scores, problem, matrix, args.q, args.k});
+  score_product(context, {ScoreProduct::scores, args.problem, matrix, args.q, args.k});
+  const AttentionProblem problem = add_bias(context, args.problem, matrix, args.lse, bias);
   const Tensor p = softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse},
                            args.q.dtype(), narrow_matrix(context, problem, args.q));
   if (problem.dropout > 0) score_dropout(context, {problem, p, p});
@@ -94,10 +126,10 @@ void attend(OpContext& context, const AttentionMethod& method, const AttentionFo
 }
 
 void attend_backward(OpContext& context, const AttentionMethod& method,
-                     const AttentionBackwardArgs& args) {
-  if (method.flash) return attention_backward(context, args);
+                     const AttentionBackwardArgs& args, const ScoreBias* bias) {
+  if (method.flash && bias == nullptr) return attention_backward(context, args);
   const AttentionProblem& problem = args.problem;
-  const Tensor p = probabilities_again(context, method, args);  // [N, Tq, keys]
+  const Tensor p = probabilities_again(context, method, args, bias);  // [N, Tq, keys]
   // dv [Tk, K, D] += pᵀ · d_out, p with dropout
   if (problem.dropout > 0) {
     const Tensor dropped = score_matrix(context, problem, args.q, p.dtype());
@@ -110,10 +142,16 @@ void attend_backward(OpContext& context, const AttentionMethod& method,
   Tensor gradient = score_matrix(context, problem, args.q);  // [N, Tq, keys]
   score_product(context, {ScoreProduct::scores, problem, gradient, args.d_out, args.v});
   if (problem.dropout > 0) score_dropout(context, {problem, gradient, gradient});
-  gradient = softmax_backward(context, method,
-                              {ScoreSteps::all, problem, p, gradient, args.lse, args.delta,
-                               narrow_matrix(context, problem, args.q)},
-                              args.q.dtype());
+  const ScoreSoftmaxBackwardArgs through{ScoreSteps::all,
+                                         problem,
+                                         p,
+                                         gradient,
+                                         args.lse,
+                                         args.delta,
+                                         narrow_matrix(context, problem, args.q)};
+  gradient = bias == nullptr
+                 ? softmax_backward(context, method, through, args.q.dtype())
+                 : biased_softmax_backward(context, method, through, args.q.dtype(), *bias);
   // dq [Tq, N, D] += gradient · k, dk [Tk, K, D] += gradientᵀ · q
   score_product(context,
                 {ScoreProduct::values, problem, gradient, args.dq, args.k, WriteMode::accumulate});

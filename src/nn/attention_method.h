@@ -2,7 +2,7 @@
 // How attention is computed: flash-style, or composed of ops with the score matrix in memory. The
 // results are the same within rounding.
 
-#include "ops/attention.h"
+#include "ops/relative_bias.h"
 
 namespace viaduct {
 
@@ -20,13 +20,23 @@ struct AttentionMethod {
   bool library = false;
 };
 
+/// A bias of the scores by the distance of query and key, which makes attention composed whatever
+/// the method says.
+struct ScoreBias {
+  RelativeBuckets relative;
+  Tensor table;    // [buckets, N], as score_bias reads it
+  Tensor d_table;  // += in the backward; undefined: it is not trained
+};
+
 /// As attention_forward and attention_backward. Composed attention holds a matrix f32 (f64 for f64)
 /// [heads, queries, longest run of keys] while it runs; the backward holds two and recomputes the
 /// probabilities from the log-sum-exp: no tensor of this size is kept between forward and backward.
 /// Where products round their factors (OpTable::narrow_score_factors), these are matrices of 16
-/// bits: the forward holds one beside the scores, the backward two beside the gradient.
-void attend(OpContext& context, const AttentionMethod& method, const AttentionForwardArgs& args);
+/// bits: the forward holds one beside the scores, the backward two beside the gradient. `bias` is
+/// added to the scaled scores (null: none); ShapeError with a soft cap.
+void attend(OpContext& context, const AttentionMethod& method, const AttentionForwardArgs& args,
+            const ScoreBias* bias = nullptr);
 void attend_backward(OpContext& context, const AttentionMethod& method,
-                     const AttentionBackwardArgs& args);
+                     const AttentionBackwardArgs& args, const ScoreBias* bias = nullptr);
 
 }  // namespace viaduct

@@ -11,6 +11,7 @@ namespace viaduct {
 
 class Communicator;
 struct ContextLayout;
+struct EncoderRows;
 
 /// The tokens k places further on in the same document, for a depth k = 1, 2, … of multi-token
 /// prediction (nn/multi_token.h), all [T].
@@ -48,6 +49,9 @@ struct Batch {
   /// The ranks that share the tokens, if these are not the layout's context ranks (hybrid context
   /// parallel); not owned.
   Communicator* context_ranks = nullptr;
+
+  /// Of a model with an encoder: its rows (nn/encoder_rows.h); else null.
+  std::shared_ptr<const EncoderRows> encoder;
 
   /// Whether the cut added tokens of padding (token_index −1) on any rank that shares the rows.
   bool padded = false;

@@ -7,16 +7,18 @@
 #include "nn/context_parallel/gathered_attention.h"
 #include "nn/context_parallel/head_exchange.h"
 #include "nn/context_parallel/layout.h"
+#include "nn/encoder_rows.h"
 #include "ops/attention_sink.h"
 
 namespace viaduct {
 
 CoreAttention::CoreAttention(AttentionSpec spec, std::string_view path,
                              std::shared_ptr<const Parameter> sinks,
-                             std::shared_ptr<const Parameter> projection)
+                             std::shared_ptr<const Parameter> projection, RelativeBias relative)
     : spec_(spec),
       sinks_(std::move(sinks)),
       projection_(std::move(projection)),
+      relative_(std::move(relative)),
       dropout_hash_(hash64(std::string(path) + ".core_attn")),
       alone_(make_self_communicator("cp.none")) {}
 
@@ -54,7 +56,7 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   VIADUCT_CHECK(ConfigError, !spec_.chunked || spec_.context_exchange == ContextExchange::a2a,
                 "attention of layer {} in chunks over the {} ranks of {}: expected cp_comm_type "
                 "a2a, found {}",
-                spec_.layer, cp->size(), cp->name(), context_exchange_name(spec_.context_exchange));
+                spec_.layer, cp->size(), cp->name(), choice_name(spec_.context_exchange));
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
                 cp->size(), cp->name());
@@ -91,13 +93,21 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
   p.first_head = spec_.first_head;
   p.query_index = batch.token_index;
   p.max_queries = p.max_keys = batch.max_document;
+  p.causal = spec_.causal && !spec_.crosses;
+  p.library = spec_.method.library;
+  if (spec_.crosses) {
+    const EncoderRows& from = encoder_rows(batch);
+    p.q_offsets = from.q_offsets, p.kv_offsets = from.kv_offsets;
+    p.max_queries = from.max_queries, p.max_keys = from.max_keys;
+    p.visible_pairs = from.pairs;
+  }
+  if (!p.causal) return p;
   // The estimate from the longest document is exact where all have its length.
   const bool equal = batch.tokens() % std::max<int64_t>(1, batch.max_document) == 0 &&
                      batch.document_offsets.dim(0) - 1 ==
                          batch.tokens() / std::max<int64_t>(1, batch.max_document);
   if (!equal && p.window == 0 && batch.context == nullptr) p.visible_pairs = batch.causal_pairs;
   if (spec_.chunked && p.window == 0) p.visible_pairs = batch.chunks.causal_pairs;
-  p.library = spec_.method.library;
   return p;
 }
 
@@ -124,6 +134,9 @@ Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, co
   VIADUCT_CHECK(ConfigError, context.groups.cp().size() == 1,
                 "generation with a context parallel size of {}: expected 1",
                 context.groups.cp().size());
+  VIADUCT_CHECK(ConfigError, !local(),
+                "generation with bidirectional or cross attention, or a position bias of the "
+                "scores: expected a decoder-only model");
   AttentionForwardArgs args;
   args.problem = problem(context, batch);
   args.problem.kv_offsets = cached.offsets;
@@ -191,7 +204,11 @@ HeadCodes CoreAttention::attend_all(RankContext& context, const Batch& batch,
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   AttentionHeads mine = heads;
   AttentionResult result;
-  if (way.gather != nullptr) {
+  if (local()) {
+    result = local_forward(context, method, base, relative_, mine, saved);
+    add_sinks(context, result.out, result.lse, 0);
+    hand_on(result.out);
+  } else if (way.gather != nullptr) {
     result = gathered_forward(context, *way.gather, *batch.context, method, base, mine, saved);
     add_sinks(context, result.out, result.lse, 0);
     hand_on(result.out);
@@ -238,6 +255,10 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   const Tensor q = saved.take(this, "q"), k = saved.take(this, "k"), v = saved.take(this, "v"),
                lse = saved.take(this, "lse");
   if (d_out.scale) base.scales = saved.take(this, "scales");
+  if (local()) {
+    add_sink_gradients(context, lse, d_out.delta, 0);
+    return local_backward(context, spec_.method, base, relative_, {q, k, v}, d_out, lse);
+  }
   if (way.gather != nullptr) {
     add_sink_gradients(context, lse, d_out.delta, 0);
     return gathered_backward(context, *way.gather, *batch.context, spec_.method, base, {q, k, v},

@@ -11,6 +11,7 @@
 #include "nn/context_parallel/exchange.h"
 #include "nn/context_parallel/ring_attention.h"
 #include "nn/kv_cache.h"
+#include "nn/local_attention.h"
 #include "nn/saved.h"
 #include "ops/attention.h"
 
@@ -25,6 +26,9 @@ struct AttentionSpec {
   double softcap = 0;
   int64_t window = 0;    // 0: unlimited
   bool chunked = false;  // attends within Batch::chunks
+  bool causal = true;
+  /// Keys and values are those of the encoder's rows (nn/encoder_rows.h): never causal.
+  bool crosses = false;
   double dropout = 0;
   ContextExchange context_exchange = ContextExchange::p2p;
   AttentionMethod method;
@@ -36,9 +40,10 @@ class CoreAttention {
   /// (ops/attention_sink.h); null: none.
   /// `projection`: the weight of the layer that reads the attended values; attention uses its
   /// recipe (nn/attention_codes.h). null: attention is not in FP8.
+  /// `relative`: added to the scores.
   CoreAttention(AttentionSpec spec, std::string_view path,
                 std::shared_ptr<const Parameter> sinks = nullptr,
-                std::shared_ptr<const Parameter> projection = nullptr);
+                std::shared_ptr<const Parameter> projection = nullptr, RelativeBias relative = {});
 
   /// Heads as `forward` reads them: codes, if the recipe says so.
   AttentionHeads prepare(RankContext& context, const AttentionHeads& heads,
@@ -49,7 +54,7 @@ class CoreAttention {
   Operand forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                   SavedStore& saved) const;
   /// Generation: attended values of this step's queries over cached keys and values. ConfigError
-  /// under context parallelism.
+  /// under context parallelism, and for what encoder-decoder models have.
   Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
                        const KeyValueCache::View& cached) const;
   /// The gradient [T, N, Dv] of the output as the backward reads it, with its row sums: the last
@@ -63,10 +68,14 @@ class CoreAttention {
   const AttentionSpec& spec() const { return spec_; }
   /// Null without sinks.
   const Parameter* sinks() const { return sinks_.get(); }
+  /// The table of the relative bias; null without one.
+  const Parameter* bias_table() const { return relative_.table.get(); }
 
  private:
   struct Route;
   Route route(RankContext& context, const Batch& batch) const;
+  /// Whether keys of other context ranks are not reached (nn/local_attention.h).
+  bool local() const { return !spec_.causal || spec_.crosses || bias_table() != nullptr; }
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
   /// The values, and the scale of codes.
   HeadCodes attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
@@ -79,6 +88,7 @@ class CoreAttention {
 
   AttentionSpec spec_;
   std::shared_ptr<const Parameter> sinks_, projection_;
+  RelativeBias relative_;
   uint64_t dropout_hash_;
   std::shared_ptr<Communicator> alone_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/encoder_rows.h"
 
 namespace viaduct {
 
@@ -50,6 +51,10 @@ bool Layer::in_experts(const Segment& segment) const {
   if (first_of_experts < 0) return false;
   return std::any_of(segments.begin() + first_of_experts, segments.end(),
                      [&](const auto& own) { return own.get() == &segment; });
+}
+
+const Batch& Layer::rows_of(const Batch& batch) const {
+  return of_encoder ? encoder_rows(batch).rows : batch;
 }
 
 TensorSet Segment::backward(RankContext& context, const Batch& batch, const TensorSet& d_out,

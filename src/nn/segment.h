@@ -130,11 +130,16 @@ struct Layer {
   std::string path;  // "embedding", "blocks.3", "head"
   std::vector<std::unique_ptr<Segment>> segments;
   int64_t block = -1;  // global number of the transformer block; −1: it is none
+  /// Of an encoder: its segments get the rows of the encoder as their batch.
+  bool of_encoder = false;
+  int64_t encoder_block = -1;  // number of its transformer block in the encoder; −1: it is none
   /// Left out of forwards without a backward: its result is only for its own loss.
   bool training_only = false;
   int first_of_experts = -1;  // of its segments, the experts' are from here to the end; −1: none
 
   bool in_experts(const Segment& segment) const;
+  /// What its segments get of a micro-batch: the batch, or its encoder's rows.
+  const Batch& rows_of(const Batch& batch) const;
 };
 
 }  // namespace viaduct

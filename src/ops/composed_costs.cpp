@@ -85,6 +85,22 @@ Cost cost_of(const ScoreDropoutArgs& args) {
   return cost;
 }
 
+Cost cost_of(const ScoreBiasArgs& args) {
+  Cost cost;
+  add_vector_flops(cost, args.matrix.dtype(), matrix_elements(args.matrix, args.problem));
+  cost.bytes_written = matrix_bytes(args.matrix, args.problem);
+  cost.bytes_read = cost.bytes_written + bytes_of(args.table);
+  return cost;
+}
+
+Cost cost_of(const ScoreBiasBackwardArgs& args) {
+  Cost cost;
+  add_vector_flops(cost, args.gradient.dtype(), matrix_elements(args.gradient, args.problem));
+  cost.bytes_written = bytes_of(args.d_table);
+  cost.bytes_read = matrix_bytes(args.gradient, args.problem) + cost.bytes_written;
+  return cost;
+}
+
 Cost cost_of(const SoftCapArgs& args) {
   return make_cost(args.x.dtype(), kTanhFlops * count(args.x), {&args.x}, {&args.out});
 }

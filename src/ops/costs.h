@@ -23,6 +23,7 @@
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
 #include "ops/quantization_error.h"
+#include "ops/relative_bias.h"
 #include "ops/rotary.h"
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
@@ -65,6 +66,8 @@ Cost cost_of(const ScoreProductArgs& args);
 Cost cost_of(const ScoreSoftmaxArgs& args);
 Cost cost_of(const ScoreSoftmaxBackwardArgs& args);
 Cost cost_of(const ScoreDropoutArgs& args);
+Cost cost_of(const ScoreBiasArgs& args);
+Cost cost_of(const ScoreBiasBackwardArgs& args);
 Cost cost_of(const SoftCapArgs& args);
 Cost cost_of(const SoftCapBackwardArgs& args);
 Cost cost_of(const RowLargestArgs& args);

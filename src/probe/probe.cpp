@@ -31,6 +31,14 @@ Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
   return tensor;
 }
 
+/// What Hugging Face's code calls a value of the decoder where there is an encoder too.
+std::string dumped_name(const std::string& name, const ModelConfig& model) {
+  constexpr std::string_view kHiddenValue = "hidden.", kEncoderValue = "hidden.encoder.";
+  if (!model.encoder.any() || !name.starts_with(kHiddenValue) || name.starts_with(kEncoderValue))
+    return name;
+  return "hidden.decoder." + name.substr(kHiddenValue.size());
+}
+
 /// Rows of a micro-batch of each data-parallel rank.
 int64_t micro_batch_rows(const Engine& engine, const ProbeBatch& batch,
                          const ProbeSettings& settings) {
@@ -132,9 +140,11 @@ Dump probe_forward(Engine& engine, const ProbeBatch& batch, const ProbeSettings&
     for (const auto& [name, values] :
          probe_activations(engine, settings.run.parallelism,
                            batch.micro_batch(first + rank * rows, rows), settings.hidden)) {
-      Tensor& all = dump[name];
-      if (!all) all = host_tensor(DType::f32, {batch.rows, batch.length, values.dim(1)});
-      std::memcpy(all.data<float>() + first * batch.length * values.dim(1), values.raw(),
+      Tensor& all = dump[dumped_name(name, engine.model().config())];
+      const bool of_encoder = name.starts_with("hidden.encoder.");
+      const int64_t length = of_encoder ? batch.encoder->length : batch.length;
+      if (!all) all = host_tensor(DType::f32, {batch.rows, length, values.dim(1)});
+      std::memcpy(all.data<float>() + first * length * values.dim(1), values.raw(),
                   static_cast<size_t>(values.bytes()));
     }
   }
@@ -144,6 +154,7 @@ Dump probe_forward(Engine& engine, const ProbeBatch& batch, const ProbeSettings&
 /// The batch (of `step`, or the only one) with the positions that the model's family counts.
 ProbeBatch read_batch_of(const ModelConfig& model, const TensorSource& file,
                          const std::string& prefix, int64_t step) {
+  if (model.encoder.any()) return read_probe_pairs(file, prefix, step, model.encoder);
   ProbeBatch batch = read_probe_batch(file, prefix, step);
   if (model_family(model.family).positions_from_mask) batch.count_positions_from_mask();
   return batch;
@@ -215,6 +226,9 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   run.purpose =
       settings.train || settings.weights ? EnginePurpose::train : EnginePurpose::gradients;
   run.positions = ids->shape.dim(-1);
+  if (const TensorInfo* labels = batch.find(settings.train ? "batch.labels" : "labels");
+      config.encoder.any() && labels != nullptr && labels->shape.rank() > 0)
+    run.positions = labels->shape.dim(-1);  // the decoder's
   if (batch.contains(settings.train ? "batch.position_ids" : "position_ids")) {
     for (int64_t step = 0; step < (settings.train ? ids->shape[0] : 1); ++step) {
       const ProbeBatch one = settings.train ? read_probe_batch(batch, "batch.", step)

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/cut_batch.h"
+#include "nn/encoder_rows.h"
 
 namespace viaduct {
 namespace {
@@ -67,9 +68,12 @@ std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& rows) {
   return origins;
 }
 
+/// Values of the encoder, one for each of its tokens.
+constexpr std::string_view kOfEncoder = "hidden.encoder.";
+
 /// The pipeline rank that computes a value.
 int stage_of(const Parallelism& parallelism, const std::string& name) {
-  if (name == "hidden.embed") return 0;
+  if (name == "hidden.embed" || name.starts_with(kOfEncoder)) return 0;
   if (!name.starts_with("hidden.layer")) return parallelism.head_stage();
   const int64_t block = std::stoll(name.substr(std::strlen("hidden.layer")));
   for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
@@ -92,8 +96,11 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
   const auto keep = [&](const std::string& name, const Tensor& stream) {
     if (!hidden) return;
     Tensor all = to_host(engine.device(), stream);
-    if (all.dim(0) < batch.tokens()) all = gather_rows(groups.tp(), all);
-    local["hidden." + name] = all;
+    const std::string full = "hidden." + name;
+    const bool of_encoder = full.starts_with(kOfEncoder);
+    const int64_t tokens = of_encoder ? encoder_rows(batch).rows.tokens() : batch.tokens();
+    if (all.dim(0) < tokens) all = gather_rows(groups.tp(), all);
+    local[full] = all;
   };
   const auto keep_logits = [&](const HeadSegment& head, const Tensor& stream) {
     const Tensor normed = head.final_norm(context, stream);
@@ -107,15 +114,23 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
     names.insert(names.end(), {"hidden.embed", "hidden.final_norm"});
     for (int64_t i = 0; i < model.config().layers; ++i)
       names.push_back("hidden.layer" + std::to_string(i));
+    if (const int64_t layers = model.config().encoder.layers; layers > 0) {
+      for (const char* end : {"embed", "final_norm"})
+        names.push_back(std::string(kOfEncoder) + end);
+      for (int64_t i = 0; i < layers; ++i) names.push_back(fmt::format("{}layer{}", kOfEncoder, i));
+    }
   }
   const std::vector<int64_t> origin = token_origins(engine.batch_place(), rows);
   std::map<std::string, Tensor> values;
   for (const std::string& name : names) {
     const int64_t width = name == "logits" ? model.config().vocabulary : model.config().hidden;
     const int owner = stage_of(parallelism, name);
-    Tensor whole = host_tensor(DType::f32, {rows.tokens(), width});
+    const bool of_encoder = name.starts_with(kOfEncoder);
+    const int64_t tokens = of_encoder ? rows.encoder->tokens() : rows.tokens();
+    Tensor whole = host_tensor(DType::f32, {tokens, width});
     if (groups.pp().rank() == owner)
-      whole = in_token_order(gather_rows(groups.cp(), local.at(name)), origin, rows.tokens());
+      whole = of_encoder ? local.at(name)
+                         : in_token_order(gather_rows(groups.cp(), local.at(name)), origin, tokens);
     groups.pp().broadcast(whole, owner).wait_host();
     values[name] = gather_rows(groups.dp(), whole);
   }

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "probe/probe_integers.h"
 
 namespace viaduct {
-namespace {
 
-/// The integers of a tensor (of its entry `step` where step ≥ 0).
-std::vector<int64_t> integers(const TensorSource& file, const std::string& name, int64_t step) {
+std::vector<int64_t> probe_integers(const TensorSource& file, const std::string& name,
+                                    int64_t step) {
   Tensor tensor = file.tensor(name);
   if (step >= 0) tensor = tensor.select(step);
   std::vector<int64_t> values(static_cast<size_t>(tensor.elements()));
@@ -26,8 +26,6 @@ std::vector<int64_t> integers(const TensorSource& file, const std::string& name,
   return values;
 }
 
-}  // namespace
-
 ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix, int64_t step) {
   const std::string ids_name = prefix + "input_ids";
   const TensorInfo* info = file.find(ids_name);
@@ -38,21 +36,21 @@ ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix,
                 step >= 0 ? "[N, B, S]" : "[B, S]");
   for (const char* field : {"decoder_input_ids"}) {
     VIADUCT_CHECK(ConfigError, !file.contains(prefix + field),
-                  "{}: {} is for encoder-decoder models, which are not implemented yet",
-                  file.where(), prefix + field);
+                  "{}: {} is for models with an encoder, and this one has none", file.where(),
+                  prefix + field);
   }
   ProbeBatch batch;
   batch.rows = info->shape[rank - 2];
   batch.length = info->shape[rank - 1];
   batch.first_token = std::max<int64_t>(step, 0) * batch.rows * batch.length;
-  batch.ids = integers(file, ids_name, step);
+  batch.ids = probe_integers(file, ids_name, step);
   const auto companion = [&](const char* field) {
     const std::string name = prefix + field;
     const TensorInfo* found = file.find(name);
     if (found == nullptr) return std::vector<int64_t>();
     VIADUCT_CHECK(IoError, found->shape == info->shape, "{}: {} is {}, expected {} as {}",
                   file.where(), name, to_string(found->shape), to_string(info->shape), ids_name);
-    return integers(file, name, step);
+    return probe_integers(file, name, step);
   };
   batch.labels = companion("labels");
   batch.positions = companion("position_ids");
@@ -60,8 +58,8 @@ ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix,
   batch.document_ids = companion("document_ids");
   if (file.contains(prefix + "cu_seqlens")) {
     const auto& cu = batch.cu_seqlens =
-        integers(file, prefix + "cu_seqlens",
-                 file.find(prefix + "cu_seqlens")->shape.rank() > 1 ? step : -1);
+        probe_integers(file, prefix + "cu_seqlens",
+                       file.find(prefix + "cu_seqlens")->shape.rank() > 1 ? step : -1);
     VIADUCT_CHECK(IoError,
                   !cu.empty() && cu.front() == 0 && cu.back() == batch.rows * batch.length &&
                       std::is_sorted(cu.begin(), cu.end()),
@@ -96,6 +94,12 @@ void ProbeBatch::check_mask() const {
     ended = ended || (seen && !visible);
     seen = seen || visible;
   }
+}
+
+int64_t ProbeBatch::label_at(size_t token, bool last_of_row, bool begins_next) const {
+  if (encoder != nullptr) return labels[token];
+  if (last_of_row || begins_next) return -100;
+  return labels.empty() ? ids[token + 1] : labels[token + 1];
 }
 
 int64_t ProbeBatch::position_limit() const {
@@ -137,12 +141,10 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
       ++position;
       out.token_index.push_back(first_token + static_cast<int64_t>(at));
       const bool last = t + 1 == length;
-      const int64_t label = last || (packed && begins(at + 1)) ? -100
-                            : labels.empty()                   ? ids[at + 1]
-                                                               : labels[at + 1];
+      const int64_t label = label_at(at, last, packed && !last && begins(at + 1));
       const bool scored = label != -100;
       VIADUCT_CHECK(IoError, !scored || (label >= 0 && label <= INT32_MAX),
-                    "probe batch: label {} of token {}", label, at + 1);
+                    "probe batch: label {} of token {}", label, at + (encoder ? 0 : 1));
       VIADUCT_CHECK(ConfigError, !scored || attention_mask.empty() || attention_mask[at + 1] != 0,
                     "probe batch: token {} is hidden by attention_mask, but its label {} is scored "
                     "(expected −100)",
@@ -155,6 +157,11 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
       out.loss_weight.push_back(scored ? 1.0f : 0.0f);
     }
     out.end_document();
+  }
+  if (encoder != nullptr) {
+    auto rows_of_encoder = std::make_shared<HostBatch>(encoder->micro_batch(begin, count));
+    out.encoder_document = encoder->visible_documents(begin, *rows_of_encoder);
+    out.encoder = std::move(rows_of_encoder);
   }
   return out;
 }

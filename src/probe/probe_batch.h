@@ -2,11 +2,13 @@
 // The batch file of `probe`: integer tensors [B, S] → micro-batches.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "checkpoint/tensor_source.h"
 #include "engine/host_batch.h"
+#include "model/encoder_config.h"
 
 namespace viaduct {
 
@@ -16,10 +18,17 @@ struct ProbeBatch {
   std::vector<int64_t> ids, labels, positions, attention_mask, document_ids;
   std::vector<int64_t> cu_seqlens;  // over the flattened batch, row borders included
   int64_t first_token = 0;          // global index of the batch's first token
+  /// Of an encoder-decoder model: the rows of its encoder; those here are the decoder's, and the
+  /// label at t is the target at t.
+  std::shared_ptr<const ProbeBatch> encoder;
 
   /// Rows [begin, begin + count) as a micro-batch. The label at t + 1 is the target at t; −100, a
   /// document's first token and the row's end are not scored.
   HostBatch micro_batch(int64_t begin, int64_t count) const;
+
+  /// Of an encoder's rows from `begin` on, as `micro_batch` cut them: for each row the document
+  /// that attention_mask shows, −1 if it hides all of the row.
+  std::vector<int32_t> visible_documents(int64_t begin, const HostBatch& batch) const;
 
   /// The number of positions that a model needs for this batch: its length, or more where
   /// position_ids say so.
@@ -33,11 +42,21 @@ struct ProbeBatch {
 
  private:
   bool document_begins(int64_t token) const;
+  /// The label that is scored at a token, −100 for none; `begins_next`: whether another document
+  /// begins at the next token of the row.
+  int64_t label_at(size_t token, bool last_of_row, bool begins_next) const;
 };
 
 /// Reads `prefix` + "input_ids" and its companions. With `step` ≥ 0 the tensors have a leading dim
 /// of steps and that one is taken; its tokens are numbered after those of earlier steps. IoError
 /// naming the tensor for shapes or values that do not fit.
 ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix, int64_t step);
+
+/// The same for an encoder-decoder model: `prefix` + "input_ids" and "attention_mask" [B, S] are
+/// the encoder's, "labels" [B, D] and "decoder_input_ids" [B, D] the decoder's; without the latter
+/// they are the labels moved right by one, the start token in front and the padding token in place
+/// of −100 (probe_pairs.cpp).
+ProbeBatch read_probe_pairs(const TensorSource& file, const std::string& prefix, int64_t step,
+                            const EncoderConfig& encoder);
 
 }  // namespace viaduct

@@ -26,7 +26,7 @@ RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t row
   defaults.dist = request.dist;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;
-  defaults.mixed_precision.recipe = "fp32";
+  defaults.mixed_precision.recipe = RecipeName::fp32;
   defaults.scheduler.lr_decay_style = DecayStyle::constant;
   defaults.scheduler.lr_warmup_iters = 0;
   defaults.train.train_iters = steps;
@@ -35,16 +35,31 @@ RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t row
   return defaults;
 }
 
+/// Tokens of a row of the model, of its decoder where it has an encoder.
+int64_t row_length(const SafetensorsFile& batch, const TensorInfo& ids, bool train,
+                   const ModelConfig& model) {
+  if (!model.encoder.any()) return ids.shape.dim(-1);
+  const std::string name = train ? "batch.labels" : "labels";
+  const TensorInfo* labels = batch.find(name);
+  VIADUCT_CHECK(IoError, labels != nullptr && labels->shape.rank() == ids.shape.rank(),
+                "{}: {} {}, expected {} of what the decoder is to say: the model has an encoder",
+                batch.where(), name,
+                labels == nullptr ? "is missing" : "is " + to_string(labels->shape),
+                train ? "[N, B, D]" : "[B, D]");
+  return labels->shape.dim(-1);
+}
+
 /// The checkpoint's architecture with the overrides of section `model`; resolves all dependent
 /// values.
 ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const ConfigOutcome& outcome,
-                          int64_t length) {
+                          int64_t length, int64_t encoder_length) {
   const auto& given = config.model.seq_length;
   VIADUCT_CHECK(ConfigError, given.is_auto() || given.value() == length,
                 "model.seq_length: {}, but the rows of the batch have {}", given.value(),
                 counted(length, "token"));
   take_architecture(config.model, model);
   config.model.seq_length.resolve(length);
+  config.model.encoder.encoder_seq_length.resolve(encoder_length);
   config.model.resolve();
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
@@ -93,7 +108,8 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
                 counted(rows, "row"));
   if (config.peft.adapter && config.model.vocab_size.is_auto())
     config.model.vocab_size.resolve(adapter_vocabulary(*config.peft.adapter, model));
-  setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
+  const int64_t length = row_length(*setup.batch, *ids, request.train, model);
+  setup.model = resolve_model(model, config, loaded.outcome, length, ids->shape.dim(-1));
   config.optimizer.resolve();
   setup.notes = resolve_adapters(config, setup.model);
   if (const int64_t tokens = setup.model.vocabulary; tokens > model.vocabulary) {
@@ -104,7 +120,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
                     "all rows",
                     tokens, model.vocabulary));
   }
-  note_longrope(setup.model.rotary, "rows of", ids->shape[rank - 1], setup.notes);
+  note_longrope(setup.model.rotary, "rows of", length, setup.notes);
   if (config.peft.adapter) {
     PeftAdapter adapter = open_adapter(*config.peft.adapter, setup.model);
     check_adapter_bases({adapter.folder}, {folder});

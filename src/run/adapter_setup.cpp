@@ -95,8 +95,9 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   }
   std::string problem = base_format_problem(BaseFormat::blocks, model, ranks, types);
   if (config.ddp.shards_weights())
-    problem = "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() +
-              " cuts weights, and each rank has all of its blocks";
+    problem = fmt::format(
+        "ddp.data_parallel_sharding_strategy: {} cuts weights, and each rank has all of its blocks",
+        choice_name(config.ddp.strategy()));
   VIADUCT_CHECK(ConfigError, problem.empty() || !asks, "{}", problem);
   if (!problem.empty()) {
     notes.push_back(fmt::format(
@@ -164,13 +165,15 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
   };
   later(config.offload.moves_weights(), "model.cpu_offloading_weights: true", "false");
   later(precision_recipe(config.mixed_precision).products.any(),
-        "mixed_precision.recipe: " + config.mixed_precision.recipe + ", with quantized products,",
+        fmt::format("mixed_precision.recipe: {}, with quantized products,",
+                    choice_name(config.mixed_precision.recipe)),
         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
-  later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+  later(config.dist.on_cuda(), "dist.device: cuda", "cpu or sim");
   later(peft.base_format && config.ddp.shards_weights(),
-        "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() + " and peft.base_format",
+        fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
+                    choice_name(config.ddp.strategy())),
         "optim or no_shard: each rank has all codes");
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {

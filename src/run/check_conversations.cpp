@@ -6,6 +6,7 @@ namespace viaduct {
 
 std::vector<std::string> check_conversations(const RunSetup& setup) {
   const RunConfig& config = setup.config;
+  if (config.dataset.pairs) return {};  // which are checked as they are opened
   std::vector<Split> splits{Split::train};
   if (config.validation.evaluates()) splits.insert(splits.end(), {Split::valid, Split::test});
   return check_conversations(

@@ -11,6 +11,7 @@
 #include "config/problems.h"
 #include "data/split.h"
 #include "data/tokenizer/vocabulary_hash.h"
+#include "run/encoder_support.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 
@@ -133,9 +134,9 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   defaults.dist = request.dist;
   const ModelFolder folder = resolve_model_folder(request.model);
   const DType own = type_of_weights(folder);
-  defaults.mixed_precision.recipe = own == DType::bf16  ? "bf16_mixed"
-                                    : own == DType::f16 ? "fp16_mixed"
-                                                        : "fp32";
+  defaults.mixed_precision.recipe = own == DType::bf16  ? RecipeName::bf16_mixed
+                                    : own == DType::f16 ? RecipeName::fp16_mixed
+                                                        : RecipeName::fp32;
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;
@@ -186,6 +187,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   }
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
+  refuse_encoder(setup.model, "evaluation");
   if (!given.adapter && request.adapter) {
     setup.notes.push_back(
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));

@@ -145,22 +145,21 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          if (document_ranks(c) == c.ddp.num_distributed_optimizer_instances)
            return std::string("an optimizer instance has one rank: nothing is reduce-scattered");
-         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == "fp32";
+         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == NumberFormat::fp32;
          return reason_if(fp32 == c.ddp.grad_reduce_in_fp32, "main gradients have this format");
        }},
       {{"ddp.suggested_communication_unit_size", "ddp.fsdp_double_buffer"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const std::string strategy = c.ddp.strategy();
          const bool one = document_ranks(c) == 1 && !c.offload.moves_weights();
          return reason_if(!c.ddp.shards_weights() || one,
                           one ? "data-parallel ranks · context_parallel_size = 1: one shard is all"
-                              : "ddp.data_parallel_sharding_strategy = " + strategy +
+                              : stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
                                     ": no layers are gathered for their use");
        }},
       {{"ddp.bucket_size", "ddp.num_buckets"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.ddp.shards_gradients() && document_ranks(c) > 1,
-                          "ddp.data_parallel_sharding_strategy = " + c.ddp.strategy() +
+                          stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
                               ": each layer is a bucket");
        }},
   };

@@ -29,7 +29,7 @@ bool warms_up(const SchedulerConfig& s) {
 /// Why flash kernels compute all attention in spite of attention_backend=fused.
 std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
   const ModelFields& m = c.model;
-  if (m.attention_backend.value() != "fused") return "";
+  if (m.attention_backend.value() != AttentionBackend::fused) return "";
   const auto without = [](std::string_view what) {
     return fmt::format("cuDNN computes no attention with {} here, flash kernels do", what);
   };
@@ -58,6 +58,15 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(c.model.position_embedding_type.value() != PositionKind::rotary,
                           position_type(c));
        }},
+      {{"model.relative_attention_num_buckets", "model.relative_attention_max_distance"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative, position_type(c));
+       }},
+      {{"model.encoder_seq_length"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.encoder.encoder_num_layers.value() == 0,
+                          "model.encoder_num_layers = 0");
+       }},
       {{"model.rope_scaling"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const Value& scaling = c.model.rope_scaling.value();
@@ -85,8 +94,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.layernorm_bias"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.normalization.value() != "LayerNorm",
-                          "model.normalization = " + c.model.normalization.value());
+         const NormKind kind = c.model.normalization.value();
+         return reason_if(kind != NormKind::layer_norm, stated("model.normalization", kind));
        }},
       {{"model.parallel_block_shared_norm"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -111,14 +120,14 @@ const std::vector<NoEffectRule>& training_without_effect() {
                                 precision_recipe(c.mixed_precision).products.any();
          if (each_step && (captures_steps(c) || captures_layers(c)))
            return std::string("each step measures its operands (tensor_inspect), without graphs");
-         return reason_if(
-             c.graph.cuda_graph_impl != "none" && !captures_steps(c) && !captures_layers(c),
-             "dist.device = " + c.dist.device.value() + " launches no kernels");
+         return reason_if(c.graph.cuda_graph_impl != GraphCapture::none && !captures_steps(c) &&
+                              !captures_layers(c),
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
        }},
       {{"model.cuda_graph_modules"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.graph.cuda_graph_modules.empty() && !captures_layers(c),
-                          "dist.device = " + c.dist.device.value() + " launches no kernels");
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
        }},
       {{"model.cuda_graph_warmup_steps"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -271,6 +280,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
       {{"dataset.reset_attention_mask", "dataset.reset_position_ids", "dataset.eod_mask_loss"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const PackingConfig& packing = c.dataset.packing;
+         if (c.model.encoder.encoder_num_layers.value() > 0)
+           return std::string("model.encoder_num_layers is not 0: rows are pairs");
          return reason_if(packing.conversations && !packing.plain,
                           "conversations are documents already, and the mask says what is scored");
        }},
@@ -312,7 +323,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const bool watched = c.profiling.use_nsys_profiler && c.dist.device.value() == "cuda";
+         const bool watched = c.profiling.use_nsys_profiler && c.dist.on_cuda();
          return reason_if(!c.profiling.trace && !c.profiling.record_memory_history && !watched,
                           "neither profiling.trace nor record_memory_history is on");
        }},

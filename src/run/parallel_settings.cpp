@@ -16,8 +16,8 @@ int64_t data_parallel_size(const RunConfig& config) {
 int expert_domains(const RunConfig& config) {
   const MoeFields& moe = config.model.moe;
   const auto& domain = config.dist.nvlink_domain_size;
-  if (moe.experts() == 0 || moe.moe_token_dispatcher_type != "flex" || !domain ||
-      moe.moe_flex_dispatcher_backend == "flat" || moe.moe_pad_expert_input_to_capacity)
+  if (moe.experts() == 0 || moe.moe_token_dispatcher_type != TokenDispatcher::flex || !domain ||
+      moe.moe_flex_dispatcher_backend == FlexBackend::flat || moe.moe_pad_expert_input_to_capacity)
     return 1;
   const int etp = config.parallel.expert_tensor();
   const int ranks = config.parallel.expert_model_parallel_size * etp;
@@ -47,7 +47,7 @@ int64_t kept_logits_bytes(const RunConfig& config) {
 
 bool tells_kernels(const RunConfig& config) {
   const DistConfig& dist = config.dist;
-  return dist.device.value_or("cpu") == "cuda" || config.cuda_target.has_value() ||
+  return dist.on_cuda() || config.cuda_target.has_value() ||
          (dist.simulated() && dist.cluster.has_value());
 }
 
@@ -75,7 +75,11 @@ void resolve_parallel(RunConfig& config) {
   const auto& length = config.model.seq_length;
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
                        length.value() / cp * config.train.micro_batch_rows() % tp == 0;
-  sizes.sequence_parallel.resolve(tp > 1 && divides);
+  const EncoderFields& encoder = config.model.encoder;
+  const bool encoder_divides =
+      encoder.encoder_num_layers.value_or(0) == 0 || encoder.encoder_seq_length.is_auto() ||
+      encoder.encoder_seq_length.value() * config.train.micro_batch_rows() % tp == 0;
+  sizes.sequence_parallel.resolve(tp > 1 && divides && encoder_divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
   // It replaces both; this also holds for a configuration written out with all its fields.
   if (overlap.tp_comm_overlap_rs_dgrad)

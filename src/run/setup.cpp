@@ -22,6 +22,7 @@
 #include "ops/cpu/amx_problem.h"
 #include "run/adapter_setup.h"
 #include "run/check_name_patterns.h"
+#include "run/encoder_support.h"
 #include "run/grown_vocabulary.h"
 #include "run/longrope_note.h"
 #include "run/no_effect.h"
@@ -133,7 +134,7 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
 void note_determinism(RunSetup& setup) {
   const DistConfig& dist = setup.config.dist;
   if (!setup.config.determinism.deterministic_mode || dist.ranks == 1 ||
-      dist.distributed_backend != "nccl")
+      dist.distributed_backend != TensorTransport::nccl)
     return;
   Problems problems;
   for (std::string& line : set_deterministic(problems)) setup.notes.push_back(std::move(line));
@@ -143,7 +144,7 @@ void note_determinism(RunSetup& setup) {
 /// How to have the run watched, if it waits for a profiler and there is none.
 void note_profiler(RunSetup& setup) {
   const ProfilingConfig& profiling = setup.config.profiling;
-  const bool waits = profiling.use_nsys_profiler && setup.config.dist.device.value() == "cuda";
+  const bool waits = profiling.use_nsys_profiler && setup.config.dist.on_cuda();
   if (!waits || profiler_watches(::getenv)) return;
   setup.notes.push_back(
       "profiling.use_nsys_profiler: no profiler was attached when this process started, and so "
@@ -166,7 +167,8 @@ void check_fit(const RunSetup& setup) {
   Problems problems;
   // Positions restart with each conversation of a row.
   const auto& longest = config.dataset.packing.limits.longest;
-  if (longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
+  if (setup.model.positions != PositionKind::relative &&
+      longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
     problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
                  config.model.seq_length.value(), setup.model.max_positions);
   }
@@ -223,7 +225,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   const auto [base, base_text] = open_architecture(setup);
   take_tokenizer(setup);
   take_opened(setup, base);
-  if (config.dist.device.value_or("cpu") == "cuda") {
+  if (config.dist.on_cuda()) {
     std::vector<std::string> lines = config.dist.environment_notes;
     if (lines.empty()) lines = set_environment(config.environment);
     std::ranges::move(lines, std::back_inserter(setup.notes));
@@ -231,6 +233,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
+  if (input == RunInput::texts) refuse_encoder(setup.model, "generation");
   if (setup.pretrained) check_rotary_order(*base, setup.model);
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
@@ -240,12 +243,13 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     if (setup.model.end_tokens.empty() && special.eod) setup.model.end_tokens = {*special.eod};
     setup.model.begin_token = special.bos.value_or(-1);
   }
+  config.dataset.pairs = pair_settings(setup.model);
   if (setup.pretrained) take_new_rows(setup, base->vocabulary);
   limit_conversations(setup);
   check_fit(setup);
-  setup.conversations = conversation_figures(config.dataset);
+  if (!config.dataset.pairs) setup.conversations = conversation_figures(config.dataset);
   if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
-    log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
+    log_warning("{}; dist.cpu_isa = {}", amx_problem(), cpu_isa_name(config.dist.cpu_isa.value()));
   if (setup.model.moe.any() && setup.model.moe.random_logits) {
     log_warning(
         "model.moe_router_force_load_balancing = true: experts are chosen at random, and the model "

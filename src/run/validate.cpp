@@ -9,6 +9,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "optim/schedules.h"
 #include "run/adapter_setup.h"
+#include "run/encoder_support.h"
 #include "run/packed_weights.h"
 #include "run/packing_settings.h"
 #include "run/resume_rules.h"
@@ -206,7 +207,7 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     problems.add("{}", problem);
   if ((optimizer.optimizer == OptimizerKind::muon ||
        optimizer.optimizer == OptimizerKind::adafactor) &&
-      config.mixed_precision.recipe == "fp64") {
+      config.mixed_precision.recipe == RecipeName::fp64) {
     problems.add("optimizer.optimizer: {} has FP32 arithmetic, but mixed_precision.recipe = fp64",
                  choice_name(optimizer.optimizer));
   }
@@ -339,6 +340,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_evaluation(config, problems);
   validate_parallel(config, outcome, problems);
   validate_adapters(config, outcome, problems);
+  validate_encoder(config, problems);
   validate_simulation(config, problems);
   const auto& row = config.dataset.sequence_length;
   const auto& length = config.model.seq_length;

@@ -71,16 +71,17 @@ void validate_selective(const RecomputeConfig& recompute, const ModelParts& mode
   }
   const auto known = recomputable_modules(model);
   const auto& modules = recompute.recompute_modules;
-  const bool whole = std::find(modules.begin(), modules.end(), "moe") != modules.end();
-  for (const std::string& module : modules) {
+  const bool whole = std::ranges::count(modules, RecomputeModule::moe) > 0;
+  for (const RecomputeModule module : modules) {
     if (std::find(known.begin(), known.end(), module) == known.end()) {
-      problems.add("model.recompute_modules: the model has no {}; it has {}", module,
-                   fmt::join(known, ", "));
-    } else if (whole && (module == unit::moe_act || module == unit::shared_experts)) {
+      problems.add("model.recompute_modules: the model has no {}; it has {}", choice_name(module),
+                   fmt::join(choice_names_of(known), ", "));
+    } else if (whole &&
+               (module == RecomputeModule::moe_act || module == RecomputeModule::shared_experts)) {
       problems.add(
           "model.recompute_modules: {} is a part of moe, which is recomputed as a whole; expected "
           "only one of them",
-          module);
+          choice_name(module));
     }
   }
 }

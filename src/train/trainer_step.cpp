@@ -151,7 +151,7 @@ HostBatch Trainer::read_or_blank(int64_t rows, FunctionRef<HostBatch()> read) {
   } catch (const std::exception&) {
     failure_ = std::current_exception();
   }
-  return blank_rows(rows, config_.model.seq_length.value());
+  return blank_rows(rows, config_.model.seq_length.value(), setup_.model.encoder.row_length);
 }
 
 void Trainer::skip_step() {

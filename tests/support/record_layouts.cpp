@@ -33,6 +33,8 @@ Overrides with_shared(int64_t count) {
 List tensors_and_context() {
   return {
       {"alone", {"dist.ranks=1"}},
+      {"encoder",
+       {"dist.ranks=4", kTensor, kSequence, "model.family=t5", "model.encoder_seq_length=48"}},
       {"tensor", {"dist.ranks=2", kTensor}, true},
       {"sequence", {"dist.ranks=2", kTensor, kSequence}, true},
       {"trained_activation_and_temperature",

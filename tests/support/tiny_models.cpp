@@ -26,6 +26,22 @@ ModelConfig tiny_mixtral() {
 
 }  // namespace
 
+ModelConfig tiny_t5() {
+  ModelConfig c = tiny_llama();
+  c.family = "t5";
+  c.encoder.layers = 2;
+  c.kv_heads = c.heads;
+  c.positions = PositionKind::relative;
+  c.rotary = {};
+  c.relative = {8, 5};
+  c.attention_scale = 1;
+  c.activation = ActivationKind::relu, c.gated = false;
+  c.tied_embeddings = true;
+  c.logit_scale = 0.25;  // hidden^-1/2
+  c.init_std = 0.3;
+  return c;
+}
+
 std::vector<TinyModel> tiny_models() {
   std::vector<TinyModel> list;
   list.push_back({"llama", tiny_llama()});

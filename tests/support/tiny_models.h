@@ -22,6 +22,8 @@ inline void PrintTo(const TinyModel& model, std::ostream* os) {
 std::vector<TinyModel> tiny_models();
 /// ConfigError for an unknown name.
 ModelConfig tiny_model(const std::string& name);
+/// An encoder-decoder model of two blocks each, as T5's first version, without dropout.
+ModelConfig tiny_t5();
 /// One Llama-like block, for tests that only need a model.
 ModelConfig small_llama();
 

@@ -64,6 +64,7 @@ namespace viaduct::families {
   family(smollm3)                      \
   family(stablelm)                     \
   family(starcoder2)                   \
+  family(t5)                           \
   family(vaultgemma)
 // clang-format on
 #define VIADUCT_DECLARE_FAMILY(name) ModelFamily name();

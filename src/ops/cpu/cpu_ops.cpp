@@ -29,6 +29,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_heads(table, isa);
   cpu::add_bias(table, isa);
   cpu::add_score_matrix(table, isa);
+  cpu::add_relative_bias(table, isa);
   cpu::add_embedding(table, isa);
   cpu::add_cross_entropy(table, isa);
   cpu::add_softmax(table, isa);

@@ -40,8 +40,9 @@ void add_xielu(OpTable& table, CpuIsa isa);
 void add_rotary(OpTable& table, CpuIsa isa);
 void add_attention(OpTable& table, CpuIsa isa);  // forward, delta, backward, merge
 void add_attention_sink(OpTable& table, CpuIsa isa);
-void add_heads(OpTable& table, CpuIsa isa);         // what all heads of a token share
-void add_score_matrix(OpTable& table, CpuIsa isa);  // attention composed of ops
+void add_heads(OpTable& table, CpuIsa isa);          // what all heads of a token share
+void add_score_matrix(OpTable& table, CpuIsa isa);   // attention composed of ops
+void add_relative_bias(OpTable& table, CpuIsa isa);  // … and the bias of its scores
 void add_bias(OpTable& table, CpuIsa isa);
 void add_embedding(OpTable& table, CpuIsa isa);
 void add_cross_entropy(OpTable& table, CpuIsa isa);

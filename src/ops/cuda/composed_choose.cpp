@@ -66,6 +66,12 @@ Choice choose_divide(const RowDivideArgs& args, const Traits& traits) {
 Choice choose_pick(const RowPickArgs& args, const Traits& traits) {
   return choose_rows("row_pick", args.out, args, traits);
 }
+Choice choose_bias(const ScoreBiasArgs& args, const Traits&) {
+  return choose_kernel("score_bias", args);
+}
+Choice choose_bias_backward(const ScoreBiasBackwardArgs& args, const Traits&) {
+  return choose_kernel("score_bias_backward", args);
+}
 Choice choose_loss_backward(const SoftmaxLossBackwardArgs& args, const Traits& traits) {
   return choose_rows("softmax_loss_backward", args.out, args, traits);
 }
@@ -78,6 +84,9 @@ void add_composed(OpTable& table) {
   add_entry(table.score_softmax, choose_softmax);
   add_entry(table.score_softmax_backward, choose_softmax_backward);
   add_entry(table.score_dropout, choose_dropout);
+  // Without kernels yet: a launch is refused by name.
+  add_entry(table.score_bias, choose_bias);
+  add_entry(table.score_bias_backward, choose_bias_backward);
   add_entry(table.soft_cap, choose_soft_cap);
   add_entry(table.soft_cap_backward, choose_soft_cap_backward);
   add_entry(table.row_largest, choose_largest);

@@ -11,6 +11,7 @@ namespace viaduct::reference {
 struct AttentionQuery {
   int64_t token, head, kv_head;          // rows of q and k, v
   int64_t key_token, keys, first, last;  // key j is row key_token + j
+  int64_t place;                         // where the query stands among the keys: i + e
 };
 
 /// Calls f for every (document, query, head) of `heads` query heads.
@@ -28,7 +29,7 @@ void for_attention_queries(const AttentionProblem& problem, int64_t heads, int64
       const int64_t last = problem.causal ? std::min(keys, i + diagonal + 1) : keys;
       for (int64_t n = 0; n < heads; ++n) {
         f(AttentionQuery{q_offsets[d] + i, n, n / (heads / kv_heads), kv_offsets[d], keys, first,
-                         last});
+                         last, i + diagonal});
       }
     }
   }

@@ -24,6 +24,8 @@ void attention_backward(const AttentionBackwardArgs& args);
 void attention_merge(const AttentionMergeArgs& args);
 void attention_sink(const AttentionSinkArgs& args);
 void attention_sink_backward(const AttentionSinkBackwardArgs& args);
+void score_bias(const ScoreBiasArgs& args);
+void score_bias_backward(const ScoreBiasBackwardArgs& args);
 void repeat_heads(const RepeatHeadsArgs& args);
 void sum_heads(const SumHeadsArgs& args);
 void score_product(const ScoreProductArgs& args);

@@ -30,7 +30,7 @@ TEST_F(CudaStart, FindsTheVariablesOfTheConfiguration) {
   cuda_host::reset_runtime({});
   RunConfig defaults;
   defaults.dist = launch_defaults({}, {{}, run});
-  EXPECT_EQ(defaults.dist.device.value_or("none"), "cuda");
+  EXPECT_TRUE(defaults.dist.on_cuda());
   EXPECT_EQ(cuda_host::connections_at_start(), "1");
   const RunSetup setup = prepare_run(load_run_config({}, run, defaults));
   EXPECT_THAT(setup.notes, Contains(std::string(kName) + "=1 is set for this run (env_vars)"));

@@ -22,6 +22,7 @@ struct Paint {
   std::optional<Colour> outside;
   Auto<Colour> roof;
   std::vector<Colour> doors;
+  Colour fence = Colour::green;
 };
 
 std::vector<FieldGroup> groups_of(Paint& paint) {
@@ -30,6 +31,7 @@ std::vector<FieldGroup> groups_of(Paint& paint) {
   group.field("outside", paint.outside, "Walls; null: none.");
   group.field("roof", paint.roof, "Tiles.");
   group.field("doors", paint.doors, "All of them.");
+  group.field("fence", paint.fence, "Not blue.").one_of({Colour::red, Colour::green});
   return {group};
 }
 
@@ -78,6 +80,12 @@ TEST(Choices, AnotherNameIsAnErrorThatNamesThem) {
               testing::HasSubstr(
                   "expected one of red|green|dark-blue, found 'darkblue'; nearest: dark-blue"));
   EXPECT_THAT(problem_of("paint.doors=[red,rad]"), testing::HasSubstr("found 'rad'; nearest: red"));
+}
+
+TEST(Choices, AFieldMayHaveSomeOfThem) {
+  EXPECT_EQ(read({"paint.fence=red"}).fence, Colour::red);
+  EXPECT_THAT(problem_of("paint.fence=dark-blue"),
+              testing::HasSubstr("expected one of red|green, found 'dark-blue'"));
 }
 
 }  // namespace

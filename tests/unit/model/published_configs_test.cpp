@@ -93,6 +93,7 @@ const std::map<std::string, int64_t>& published() {
       {"dots.llm1.inst", 142'774'381'696},
       {"falcon-40b", 41'303'293'952},
       {"falcon-7b", 6'921'720'704},
+      {"flan-t5-base", 247'577'856},
       {"gemma-2-27b", 27'227'128'320},
       {"gemma-2-2b", 2'614'341'888},
       {"gemma-2-9b", 9'241'705'984},
@@ -125,6 +126,8 @@ const std::map<std::string, int64_t>& published() {
       {"pythia-2.8b", 2'775'208'960},
       {"stablelm-2-1_6b", 1'644'515'328},
       {"starcoder2-3b", 3'030'371'328},
+      {"t5-small", 60'506'624},
+      {"t5-v1_1-small", 76'961'152},
       {"vaultgemma-1b", 1'038'741'120},
       {"zephyr-7b-beta", 7'241'732'096},
   };

@@ -94,7 +94,7 @@ TEST(GuideRules, WhatAPlanCannotDecideIsSaid) {
     Figures f = dense();
     test::set_sizes(f, 2, 2);
     test::add_experts(f);
-    f.fp8 = true, f.scaling = "tensorwise";
+    f.fp8 = true;
     f.config.tensor_overlap.tp_comm_overlap = true;
     f.config.checkpoint.pretrained_checkpoint = "folder";
     f.config.dataset.reset_attention_mask = true;

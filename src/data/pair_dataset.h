@@ -1,0 +1,73 @@
+#pragma once
+// Rows for models with an encoder: an input, which is the encoder's row, and what the decoder is to
+// say to it.
+
+#include <memory>
+#include <optional>
+
+#include "data/conversation_dataset.h"
+#include "data/mock_dataset.h"
+#include "data/pair_settings.h"
+
+namespace viaduct {
+
+/// From a data set with a mask (data/score_mask.h), as `viaduct data chat` makes it of prompts and
+/// completions: tokens up to the first that is scored are the input, the others the answer, of
+/// which those that the mask names are scored. The decoder's row has the start token and the answer
+/// without its last token. Rows in the order of ConversationDataset, one pair each.
+class PairDataset final : public FileDataset {
+ public:
+  /// `length`: places of a row of the decoder. ConfigError if pairs of the range have a longer
+  /// input or answer, or none: how many, and the longest.
+  PairDataset(std::shared_ptr<const IndexedDataset> dataset,
+              std::shared_ptr<const IndexedDataset> mask, Split split, DocumentRange range,
+              std::optional<int64_t> num_samples, int64_t length, const PairSettings& settings,
+              uint32_t random_seed, const IndexStorage& storage,
+              std::optional<int64_t> vocabulary_size);
+
+  using SampleSource::get;
+  int64_t size() const override { return rows_.size(); }
+  int64_t sequence_length() const override { return length_; }
+  int64_t encoder_length() const override { return settings_.encoder_length; }
+  void get(int64_t index, Sample& sample) const override;
+
+  const IndexedDataset& dataset() const override { return rows_.dataset(); }
+  DocumentRange documents() const override { return rows_.documents(); }
+  std::optional<int64_t> num_samples() const override { return rows_.num_samples(); }
+  std::string description() const override { return rows_.description(); }
+  bool same_order_for(std::optional<int64_t> num_samples) const override {
+    return rows_.same_order_for(num_samples);
+  }
+  std::optional<int64_t> tokens_per_epoch() const override { return rows_.tokens_per_epoch(); }
+
+ private:
+  /// Tokens that input and answer take with their end tokens.
+  struct Lengths {
+    int64_t input = 0, answer = 0;
+  };
+  Lengths lengths_of(int64_t tokens, int64_t input, int32_t last_of_input, int32_t last) const;
+  void check_lengths(const ScoreMask& mask) const;
+
+  int64_t length_;
+  PairSettings settings_;
+  ConversationDataset rows_;
+};
+
+/// The same of random tokens, for benchmarks: full rows, all of whose tokens are scored.
+class MockPairDataset final : public SampleSource {
+ public:
+  MockPairDataset(int64_t size, int64_t vocabulary_size, uint64_t seed, const RowSettings& settings,
+                  const PairSettings& pairs);
+
+  using SampleSource::get;
+  int64_t size() const override { return answers_.size(); }
+  int64_t sequence_length() const override { return answers_.sequence_length(); }
+  int64_t encoder_length() const override { return inputs_.sequence_length(); }
+  void get(int64_t index, Sample& sample) const override;
+
+ private:
+  PairSettings settings_;
+  MockDataset inputs_, answers_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,84 @@
+#include "model/build_encoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/family.h"
+#include "nn/cross_attention.h"
+#include "nn/embedding.h"
+#include "nn/encoder_output.h"
+
+namespace viaduct {
+
+RelativeBias relative_bias(const BlockMaker& maker, const std::string& path) {
+  const RelativePositions& positions = maker.config.relative;
+  return {
+      maker.make.relative_table(maker.stack + path, maker.names.relative_table, positions.buckets),
+      positions.of(!maker.causal)};
+}
+
+std::unique_ptr<Segment> build_cross_attention(const BlockMaker& m, int64_t layer) {
+  const ModelConfig& c = m.config;
+  const std::string path = m.path(layer) + ".cross_attention";
+  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  AttentionSpec spec;
+  spec.layer = layer;
+  spec.heads = c.heads / m.place.tp;
+  spec.kv_heads = std::max<int64_t>(1, c.kv_heads / m.place.tp);
+  spec.head_dim = spec.value_dim = c.head_dim;
+  spec.first_head = spec.heads * m.place.tp_rank;
+  spec.scale = c.attention_scale;
+  spec.causal = false;
+  spec.crosses = true;
+  spec.dropout = c.attention_dropout;
+  spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
+  spec.method.library = c.library_attention;
+  CrossAttentionParts parts{
+      m.make.norm(path + ".input_norm", at(m.names.cross_norm), c.hidden, c.norm,
+                  stream_gradient(m.settings)),
+      m.make.column_linear(LinearRole::qkv, path + ".query",
+                           {{at(m.names.cross_q), c.heads, c.head_dim}}, c.hidden, c.qkv_bias,
+                           layer),
+      m.make.column_linear(LinearRole::qkv, path + ".key_value",
+                           {{at(m.names.cross_k), c.kv_heads, c.head_dim},
+                            {at(m.names.cross_v), c.kv_heads, c.head_dim}},
+                           c.hidden, c.qkv_bias, layer),
+      m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.cross_projection),
+                        c.hidden, c.heads * c.head_dim, c.projection_bias, layer),
+      ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale)};
+  return std::make_unique<CrossAttentionSegment>(spec, std::move(parts), path,
+                                                 layer + 1 == c.layers);
+}
+
+void build_encoder(const BlockMaker& decoder, const ParameterPointer& tokens,
+                   const RotaryTables& rotary, std::vector<Layer>& layers) {
+  const ModelConfig& c = decoder.config;
+  BlockMaker maker{c,
+                   model_family(c.family).encoder_names,
+                   decoder.settings,
+                   decoder.place,
+                   decoder.make,
+                   "encoder.",
+                   false};
+  maker.relative = relative_bias(maker, "relative_positions");
+  const auto add = [&](std::string path, std::unique_ptr<Segment> segment) -> Layer& {
+    Layer& layer = layers.emplace_back(Layer{std::move(path), {}});
+    layer.of_encoder = true;
+    layer.segments.push_back(std::move(segment));
+    return layer;
+  };
+  add("encoder.embedding",
+      std::make_unique<EmbeddingSegment>(EmbeddingParts{
+          tokens, nullptr, 0, c.embedding_scale, std::nullopt,
+          ResidualDropout(c.embedding_dropout, "encoder.embedding.dropout"), c.padding_token}));
+  for (int64_t i = 0; i < c.encoder.layers; ++i) {
+    Layer& layer = add(maker.path(i), build_attention(maker, i, rotary));
+    layer.encoder_block = i;
+    layer.segments.push_back(build_mlp(maker, i));
+  }
+  add("encoder.norm", std::make_unique<EncoderOutputSegment>(
+                          maker.make.norm("encoder.norm", maker.names.final_norm, c.hidden, c.norm,
+                                          stream_gradient(maker.settings))));
+}
+
+}  // namespace viaduct

@@ -1,0 +1,142 @@
+#include "nn/cross_attention.h"
+
+#include <utility>
+
+#include "nn/branch_begin.h"
+#include "nn/branch_end.h"
+#include "nn/encoder_rows.h"
+#include "ops/elementwise.h"
+
+namespace viaduct {
+
+CrossAttentionSegment::CrossAttentionSegment(AttentionSpec spec, CrossAttentionParts parts,
+                                             std::string_view path, bool last)
+    : core_(spec, path, nullptr, parts.projection.weight()),
+      parts_(std::move(parts)),
+      last_(last) {}
+
+Edge CrossAttentionSegment::inputs(const RankContext& context, const Batch& batch) const {
+  return {stream_edge(context, batch, parts_.projection.weight()->shape[0]),
+          encoded_edge(context, encoder_rows(batch).rows, parts_.key_value.weight()->shape[1])};
+}
+
+std::vector<std::string_view> CrossAttentionSegment::outputs() const {
+  if (last_) return {kHidden};
+  return {kHidden, kEncoded};
+}
+
+std::pair<Tensor, Tensor> CrossAttentionSegment::split(const Tensor& key_value) const {
+  const AttentionSpec& spec = core_.spec();
+  const int64_t tokens = key_value.dim(0), keys = spec.kv_heads * spec.head_dim,
+                values = spec.kv_heads * spec.value_dim;
+  return {key_value.slice(1, 0, keys).view({tokens, spec.kv_heads, spec.head_dim}),
+          key_value.slice(1, keys, values).view({tokens, spec.kv_heads, spec.value_dim})};
+}
+
+AttentionHeads CrossAttentionSegment::heads_of(RankContext& context, LinearInput normed,
+                                               const Tensor& encoded, SavedStore& saved) const {
+  const AttentionSpec& spec = core_.spec();
+  const Tensor q = parts_.query.forward(context, std::move(normed), saved, saved.tag());
+  const auto [k, v] = split(parts_.key_value.forward(context, encoded, saved, saved.tag()));
+  return core_.prepare(context, {q.view({q.dim(0), spec.heads, spec.head_dim}), k, v}, saved);
+}
+
+AttentionHeads CrossAttentionSegment::project(RankContext& context, const Batch&,
+                                              LinearInput normed, const Tensor& encoded,
+                                              SavedStore& saved) const {
+  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
+                        const std::vector<Tensor>& inputs) {
+    const auto* self = static_cast<const CrossAttentionSegment*>(layer);
+    return self->heads_of(rank, inputs[0], inputs[1], store).tensors();
+  };
+  ReplayableUnit scope(saved, unit::qkv_linear, {normed.x.tensor(), encoded}, {this, again});
+  const AttentionHeads heads = heads_of(context, std::move(normed), encoded, saved);
+  scope.made(heads.tensors());
+  return heads;
+}
+
+TensorSet CrossAttentionSegment::forward(RankContext& context, const Batch& batch,
+                                         const TensorSet& in, SavedStore& saved) {
+  const Tensor x = in.get(kHidden);         // [stream tokens, H], as normed
+  const Tensor encoded = in.get(kEncoded);  // [stream tokens of the encoder's rows, H]
+  LinearInput normed =
+      begin_branch(context, unit::attn_norm, parts_.input_norm, parts_.query, x, saved);
+  const AttentionHeads heads = project(context, batch, std::move(normed), encoded, saved);
+  const Operand attended = core_.forward(context, batch, heads, saved);  // [T, N · Dv]
+  const UnitScope scope(saved, unit::attn_proj);
+  const std::optional<Norm> no_norm;
+  TensorSet out(kHidden, end_branch(context, batch, {parts_.projection, no_norm, parts_.residual},
+                                    attended, x, saved, saved.output_tag()));
+  if (!last_) out.set(kEncoded, encoded);
+  return out;
+}
+
+TensorSet CrossAttentionSegment::backward_input(RankContext& context, const Batch& batch,
+                                                const TensorSet& d_out, SavedStore& saved) {
+  return backward_through(context, batch, d_out, saved, false);
+}
+
+TensorSet CrossAttentionSegment::backward(RankContext& context, const Batch& batch,
+                                          const TensorSet& d_out, SavedStore& saved) {
+  TensorSet d_in = backward_through(context, batch, d_out, saved, true);
+  parts_.query.backward_weight(context, saved);
+  parts_.key_value.backward_weight(context, saved);
+  return d_in;
+}
+
+TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Batch& batch,
+                                                  const TensorSet& d_out, SavedStore& saved,
+                                                  bool both) {
+  const AttentionSpec& spec = core_.spec();
+  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).rows.tokens();
+  const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
+  const Tensor d_branch =
+      parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
+  // d_attended [T, N, Dv] = d_branch · W_proj
+  const Tensor d_attended = parts_.projection.backward_input(context, d_branch, saved)
+                                .view({tokens, spec.heads, spec.value_dim});
+  const AttendedGradient d_heads = core_.begin_backward(context, d_attended, saved);
+  if (both) parts_.projection.backward_weight(context, saved);
+  // d.q [T, N, D], d.k [T', K, D], d.v [T', K, Dv]
+  const AttentionHeads d = core_.backward(context, batch, d_heads, saved);
+  // To the activation format.
+  const Tensor d_query = context.activation({tokens, spec.heads * spec.head_dim});
+  copy(context.ops, {d.q, d_query.view(d.q.shape())});
+  const Tensor d_key_value =
+      context.activation({keys, spec.kv_heads * (spec.head_dim + spec.value_dim)});
+  const auto [d_key, d_value] = split(d_key_value);
+  copy(context.ops, {d.k, d_key});
+  copy(context.ops, {d.v, d_value});
+
+  // d_normed [stream tokens, H] = d_query · W_q
+  const Tensor d_normed = parts_.query.backward_input(context, d_query, saved);
+  TensorSet d_in(kHidden,
+                 begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved));
+  // d_encoded [stream tokens of the encoder's rows, H] = d_key_value · W_kv, plus that of the
+  // blocks behind
+  Tensor d_encoded = parts_.key_value.backward_input(context, d_key_value, saved);
+  if (d_out.has(kEncoded)) {
+    const Tensor sum = context.activation(d_encoded.shape(), MemoryTag::activations);
+    add(context.ops, {d_out.get(kEncoded), d_encoded, sum});
+    d_encoded = sum;
+  }
+  d_in.set(kEncoded, d_encoded);
+  return d_in;
+}
+
+void CrossAttentionSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
+  parts_.projection.backward_weight(context, saved);
+  parts_.query.backward_weight(context, saved);
+  parts_.key_value.backward_weight(context, saved);
+}
+
+std::vector<const Parameter*> CrossAttentionSegment::parameters() const {
+  std::vector<const Parameter*> list;
+  if (parts_.input_norm) parts_.input_norm->append_parameters(list);
+  parts_.query.append_parameters(list);
+  parts_.key_value.append_parameters(list);
+  parts_.projection.append_parameters(list);
+  return list;
+}
+
+}  // namespace viaduct

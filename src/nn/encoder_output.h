@@ -1,0 +1,27 @@
+#pragma once
+// The end of an encoder: its final norm. What the decoder's cross attention reads.
+
+#include "nn/norm.h"
+#include "nn/segment.h"
+
+namespace viaduct {
+
+class EncoderOutputSegment final : public Segment {
+ public:
+  explicit EncoderOutputSegment(Norm norm) : norm_(std::move(norm)) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override {
+    return {stream_edge(context, batch, norm_.features())};
+  }
+  std::vector<std::string_view> outputs() const override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "encoder_output"; }
+
+ private:
+  Norm norm_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,20 @@
+#include "nn/encoder_rows.h"
+
+#include "base/error.h"
+
+namespace viaduct {
+
+const EncoderRows& encoder_rows(const Batch& batch) {
+  VIADUCT_CHECK(ShapeError, batch.encoder != nullptr,
+                "batch: {} tokens without rows for the encoder of the model", batch.tokens());
+  return *batch.encoder;
+}
+
+EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden) {
+  return {.name = std::string(kEncoded),
+          .dtype = context.settings.precision.activation,
+          .shape = {rows.stream_tokens, hidden},
+          .message_format = true};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,30 @@
+#pragma once
+// The rows of the encoder that a micro-batch of an encoder-decoder model has beside those of its
+// decoder, and which of them each document of the decoder attends to.
+
+#include "nn/segment.h"
+
+namespace viaduct {
+
+struct EncoderRows {
+  /// What the encoder's segments get as their batch; without targets. Tokens of padding are
+  /// documents of their own.
+  Batch rows;
+  /// Cross attention: queries [q_offsets[d], q_offsets[d + 1]) of the decoder see keys
+  /// [kv_offsets[d], kv_offsets[d + 1]) of the encoder. i32 [documents + 1]; either may have empty
+  /// documents where the other has padding.
+  Tensor q_offsets, kv_offsets;
+  int64_t max_queries = 0, max_keys = 0;  // of a document
+  double pairs = 0;                       // sum over documents of queries · keys
+};
+
+/// ShapeError if the batch has none.
+const EncoderRows& encoder_rows(const Batch& batch);
+
+/// The output [stream tokens of the encoder's rows, H] of an encoder, normed, in the activation
+/// format; as a gradient, its sum over the layers that read it.
+inline constexpr std::string_view kEncoded = "encoded";
+/// Its declaration, for `hidden` features of the encoder's rows `rows`.
+EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden);
+
+}  // namespace viaduct
