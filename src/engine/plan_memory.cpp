@@ -11,7 +11,7 @@ namespace {
 
 /// Where allocations of a plan begin: on GPUs as those of the runtime, which is the most that their
 /// libraries ask for.
-int64_t alignment_of(const RunSetup& setup) {
+int64_t plan_alignment(const RunSetup& setup) {
   return setup.config.cuda_target ? 256 : 64;
 }
 
@@ -60,7 +60,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   const double begin = steady_seconds();
   StepRecord record;
   const DryRun run = dry_run(setup, rank, &record, setup.config.validation.evaluates());
-  const int64_t last = last_position(run), alignment = alignment_of(setup);
+  const int64_t last = last_position(run), alignment = plan_alignment(setup);
   PlannedMemory memory;
   memory.peak = run.peak;
   memory.offload = run.offload;

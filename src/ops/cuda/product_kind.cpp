@@ -31,7 +31,7 @@ std::string_view scales_name(LibraryScales scales) {
   return "";
 }
 
-int64_t alignment_of(uint64_t address) {
+int64_t alignment_at(uint64_t address) {
   int64_t bytes = kMostAlignment;
   while (address % static_cast<uint64_t>(bytes) != 0) bytes /= 2;
   return bytes;
@@ -46,16 +46,16 @@ std::string key_of(const ProductKind::Matrix& matrix) {
 }  // namespace
 
 int64_t alignment_of(const void* data) {
-  return alignment_of(reinterpret_cast<uintptr_t>(data));
+  return alignment_at(reinterpret_cast<uintptr_t>(data));
 }
 
 ProductAlignments planned_alignments(const ProductLayout& layout, const GemmArgs& args) {
   const auto of = [](const LibraryOperand& operand, const Operand& from) {
-    return alignment_of(
+    return alignment_at(
         static_cast<uint64_t>(operand.copied ? operand.values_at : from.values().offset_bytes()));
   };
   return {of(layout.a, args.a), of(layout.b, args.b),
-          alignment_of(
+          alignment_at(
               static_cast<uint64_t>(layout.own_place ? layout.product_at : args.c.offset_bytes()))};
 }
 
