@@ -32,6 +32,13 @@ KNOWN = {
     ("combine_rows_kernel<8>", "sm_80"): 32,
     ("combine_rows_kernel<8>", "sm_90a"): 32,
     ("norm_backward_kernel<8>", "sm_80"): 24,
+    # Limits of the nearest generation, not measured: these two targets are new.
+    ("combine_rows_kernel<8>", "sm_89"): 32,
+    ("norm_backward_kernel<8>", "sm_89"): 24,
+    ("sum_rows_kernel<8>", "sm_120"): 180,
+    ("quantize_groups_kernel", "sm_120"): 20,
+    ("combine_rows_kernel<8>", "sm_120"): 32,
+    ("norm_backward_kernel<8>", "sm_120"): 24,
 }
 
 FUNCTION = re.compile(r"Function : (\w+)")
