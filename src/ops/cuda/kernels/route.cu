@@ -120,4 +120,6 @@ void route(const RoutedRows& args, Stream stream) {
          Grid(blocks_for(args.tokens, kRouterWarps)), kRouterThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(route)
+
 }  // namespace viaduct::cuda

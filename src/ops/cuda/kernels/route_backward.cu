@@ -222,4 +222,6 @@ void count_choices(const ChoiceCounts& args, Stream stream) {
          grid_for_elements(1, args.choices, 1, kRouterThreads), kRouterThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(route_backward)
+
 }  // namespace viaduct::cuda
