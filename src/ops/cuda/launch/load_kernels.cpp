@@ -43,6 +43,7 @@
   X(rotary)                     \
   X(route)                      \
   X(route_backward)             \
+  X(score_bias)                 \
   X(score_product)              \
   X(score_product_mma)          \
   X(score_rows)                 \
