@@ -194,10 +194,12 @@ int64_t LineRows::open_ends(const ChatRow& row) const {
 void LineRows::add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,
                        PieceRows& result) {
   const size_t messages = text.messages;
-  ChatRow row = encoder_.encode(std::move(text));
+  const bool apart = settings_.completions_apart && conversation.plain.has_value();
+  ChatRow row = encoder_.encode(std::move(text), apart);
   result.counts.unknown_bytes += row.unknown_bytes;
   if (conversation.plain) {
-    result.counts.open_ends += open_ends(row);
+    // The rows of such a model get its end token.
+    if (!apart) result.counts.open_ends += open_ends(row);
   } else if (train_on != TrainOn::all) {
     result.counts.open_answers += open_ends(row);
   }
