@@ -17,12 +17,6 @@ std::vector<std::string> family_names() {
   return names;
 }
 
-std::vector<std::string> activation_names() {
-  std::vector<std::string> names = all_choices<ActivationKind>();
-  names.emplace_back(kXieluName);
-  return names;
-}
-
 void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
   group
       .field("family", config.family,
@@ -113,7 +107,6 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
              "trained slopes a layer (Apertus).")
-      .one_of(activation_names())
       .constraint("xielu: not gated, without experts");
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");

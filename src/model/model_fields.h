@@ -14,11 +14,9 @@
 #include "model/latent_fields.h"
 #include "model/model_config.h"
 #include "model/moe_fields.h"
+#include "nn/feed_forward_activation.h"
 
 namespace viaduct {
-
-/// The value of `activation_func` that is no ActivationKind: it has parameters (ops/xielu.h).
-inline constexpr const char* kXieluName = "xielu";
 
 enum class SoftmaxType {
   vanilla,
@@ -56,7 +54,7 @@ struct ModelFields {
   Auto<bool> pre_sublayer_norm, post_sublayer_norm;
   Auto<bool> parallel_block, parallel_block_shared_norm;
   Auto<bool> embedding_norm;
-  Auto<std::string> activation_func;
+  Auto<FeedForwardActivation> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;
   Auto<double> glu_linear_offset;

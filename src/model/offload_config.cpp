@@ -44,8 +44,6 @@ FieldGroup offload_fields(OffloadConfig& config) {
           "norms' outputs (mlp also the inside of the feed-forward, or of each expert), core_attn "
           "queries, keys and values, attn_proj with core_attn the attended values, expert_fc1 the "
           "rows of experts, moe_act the inside of experts.")
-      .one_of({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "mlp", "expert_fc1",
-               "moe_act"})
       .constraint(
           "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act need "
           "experts");
@@ -74,15 +72,16 @@ FieldGroup second_memory_fields(OffloadConfig& config) {
   return group;
 }
 
-std::vector<std::string_view> offload_modules_of(bool experts) {
-  std::vector<std::string_view> names(kUnits.begin(), kUnits.end());
-  if (experts) names.insert(names.end(), {unit::expert_fc1, unit::moe_act});
-  return names;
+std::vector<OffloadModule> offload_modules_of(bool experts) {
+  using enum OffloadModule;
+  std::vector<OffloadModule> modules{attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, mlp};
+  if (experts) modules.insert(modules.end(), {expert_fc1, moe_act});
+  return modules;
 }
 
-std::vector<std::string_view> offloaded_units(std::string_view module) {
-  if (module == unit::mlp) return {unit::mlp, unit::moe_act};
-  return {module};
+std::vector<std::string_view> offloaded_units(OffloadModule module) {
+  if (module == OffloadModule::mlp) return {unit::mlp, unit::moe_act};
+  return {choice_name(module)};
 }
 
 bool has_expert_rows(std::string_view unit) {
@@ -109,7 +108,7 @@ void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& polic
   if (config.by_module()) {
     policy.offload_from(config.min_offloaded_tensor_size);
     for (int64_t block = 0; block < layers + further + encoder; ++block)
-      for (const std::string& module : config.offload_modules)
+      for (const OffloadModule module : config.offload_modules)
         for (const std::string_view unit : offloaded_units(module)) offload(block, unit);
   }
 }

@@ -129,7 +129,7 @@ TEST(GuideRules, ActivationsOfAdaptersMayLeaveTheGpu) {
   f.micro_batches = 1, f.times->step = 2;
   f.stages = {{70e9, 5e9, 5e9, 5e9, 50e9, 0}};
   EXPECT_EQ(rule_of("offload-worth").check(f, {}).outcome, Outcome::not_applicable);
-  f.config.peft.scheme = "lora";
+  f.config.peft.scheme = AdapterScheme::lora;
   EXPECT_EQ(rule_of("offload-worth").check(f, {}).outcome, Outcome::fires);
   // Remainders and moments are those of the adapters alone.
   f.trained_parameters = 1e6;
@@ -145,7 +145,7 @@ TEST(GuideRules, FrozenWeightsAreNotStoredAsCodes) {
       continue;
     Figures f = dense();
     one.change(f);
-    f.config.peft.scheme = "lora";
+    f.config.peft.scheme = AdapterScheme::lora;
     EXPECT_EQ(rule_of(one.id).check(f, {}).outcome, Outcome::not_applicable) << one.id;
   }
 }
