@@ -33,6 +33,12 @@ class Alternatives {
     return &other_;
   }
 
+  /// Why the field does nothing, by its own declaration; "" where it acts.
+  std::string idle_reason(const std::string& name) {
+    other_ = config_;
+    return schema_.find(name)->idle_reason();
+  }
+
   /// Whether the field has the same value without being given.
   bool is_default(const std::string& name) {
     if (without(name) == nullptr) return false;
@@ -124,8 +130,9 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
                        std::find(std::begin(kOfRows), std::end(kOfRows), name) != std::end(kOfRows);
   if (config.dist.simulated() && needs_values(name) && !of_rows)
     return "dist.device = sim: nothing is computed, read or saved";
+  if (std::string reason = alternatives.idle_reason(name); !reason.empty()) return reason;
   for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
-                           training_without_effect, gpus_without_effect}) {
+                           training_without_effect, data_without_effect, gpus_without_effect}) {
     for (const NoEffectRule& rule : table()) {
       if (std::find(rule.fields.begin(), rule.fields.end(), name) == rule.fields.end()) continue;
       if (std::string reason = rule.reason(config, outcome); !reason.empty()) return reason;
