@@ -21,7 +21,8 @@ class Alternatives {
 
   /// Null if it is not valid. Valid until the next call.
   const RunConfig* without(const std::string& name) {
-    other_ = config_;
+    restore();
+    changed_ = true;
     // The value that a member has when its group is constructed is the field's default.
     const Field& field = *schema_.find(name);
     if (!field.assign(field.default_value)) return nullptr;
@@ -35,7 +36,7 @@ class Alternatives {
 
   /// Why the field does nothing, by its own declaration; "" where it acts.
   std::string idle_reason(const std::string& name) {
-    other_ = config_;
+    restore();
     return schema_.find(name)->idle_reason();
   }
 
@@ -44,13 +45,19 @@ class Alternatives {
     if (without(name) == nullptr) return false;
     const Field& field = *schema_.find(name);
     const Value value = field.current();
-    other_ = config_;
+    restore();
     return same_value(value, field.current());
   }
 
  private:
+  void restore() {
+    if (changed_) other_ = config_;
+    changed_ = false;
+  }
+
   const RunConfig& config_;
   RunConfig other_;
+  bool changed_ = true;  // other_ is not config_
   Schema schema_ = run_schema(other_);
 };
 

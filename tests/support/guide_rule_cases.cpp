@@ -332,7 +332,7 @@ void add_host(std::vector<RuleCase>& c) {
   const auto binding = [](std::optional<bool> binds) {
     return [=](Figures& f) { f.config.dist.numactl = binds; };
   };
-  add(c, "cpu-binding", binding(false), binding(true), binding({}), kUnknown);
+  add(c, "cpu-binding", binding(false), binding(true), binding({}), kNot);
   add(
       c, "micro-batch-raise", nothing, [](Figures& f) { f.micro_batches = 3; },
       [](Figures& f) { set_sizes(f, 1, 1, 4), f.micro_batches = 6; }, kNot);

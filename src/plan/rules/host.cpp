@@ -81,14 +81,14 @@ Finding gc_aligned(const Figures&, const Thresholds&) {
 }
 
 Finding cpu_binding(const Figures& f, const Thresholds&) {
-  if (const auto& binds = f.config.dist.numactl) {
-    if (*binds) return not_applicable("dist.numactl = true binds each rank to its memory node");
-    return fires(Level::warn,
-                 "dist.numactl = false: ranks run on any core, and their memory is anywhere", {},
-                 {change({"dist.numactl=true"})});
-  }
-  return unknown(
-      "to which cores and memory ranks are bound: seen when a run starts on the machine");
+  const auto& binds = f.config.dist.numactl;
+  if (!binds)
+    return not_applicable(
+        "ranks run on the cores near their GPUs; dist.numactl=true binds their memory as well");
+  if (*binds) return not_applicable("dist.numactl = true binds each rank to its memory node");
+  return fires(Level::warn,
+               "dist.numactl = false: ranks run on any core, and their memory is anywhere", {},
+               {change({"dist.numactl=true"})});
 }
 
 Finding vboost(const Figures& f, const Thresholds&) {
