@@ -16,6 +16,7 @@
 #include "data/fill_in_middle.h"
 #include "data/gpt_dataset.h"
 #include "data/mock_dataset.h"
+#include "data/mock_image_dataset.h"
 #include "data/pair_dataset.h"
 
 namespace viaduct {
@@ -63,6 +64,9 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
     if (config_.pairs)
       return std::make_shared<MockPairDataset>(rows, *vocabulary_size_, seed, settings_,
                                                *config_.pairs);
+    if (config_.images)
+      return std::make_shared<MockImageDataset>(rows, *vocabulary_size_, seed, settings_,
+                                                *config_.images);
     return std::make_shared<MockDataset>(rows, *vocabulary_size_, seed, settings_);
   }
   const auto choice = split_choice(config_, split);

@@ -68,6 +68,10 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
                 "batch: rows of a model with an encoder are not cut over {} context ranks, nor "
                 "padded from {} to {} tokens",
                 place.cp, whole.tokens(), total);
+  VIADUCT_CHECK(ShapeError, !place.images.any(),
+                "batch: rows of a model with images are not cut over {} context ranks, nor padded "
+                "from {} to {} tokens",
+                place.cp, whole.tokens(), total);
 
   HostBatch cut;
   cut.shifted.resize(whole.shifted.size());

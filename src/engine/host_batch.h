@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/image_batch.h"
 #include "device/device.h"
 #include "engine/batch_place.h"
 #include "nn/batch.h"
@@ -38,6 +39,9 @@ struct HostBatch {
   /// the number of the encoder's document that it attends to (−1: none), ascending.
   std::shared_ptr<HostBatch> encoder = nullptr;
   std::vector<int32_t> encoder_document = {};
+  /// Of a model with images: those whose tokens are in the rows, in their order. With sizes_only
+  /// their number alone.
+  ImageBatch images = {};
 
   int64_t tokens() const {
     return sizes_only ? document_offsets.back() : static_cast<int64_t>(ids.size());

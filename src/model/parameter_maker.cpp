@@ -55,6 +55,7 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
                   "model family {} has no name for the parameter {}: it could not be saved",
                   config_.family, p.path);
   }
+  if (frozen_) p.trained = false;
   const AdapterSettings& adapters = settings_.adapters;
   if (!adapters.freezes() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
   if (name.empty() && !p.parts.empty()) name = p.parts.front().name;
@@ -199,6 +200,15 @@ ParameterPointer ParameterMaker::replicated_matrix(const std::string& path,
     weight.parts.push_back(std::move(part));
   }
   return share(std::move(weight));
+}
+
+ParameterPointer ParameterMaker::whole_tensor(const std::string& path, const std::string& name,
+                                              const Shape& logical) const {
+  const bool is_vector = logical.rank() == 1;
+  Parameter p = is_vector ? vector(path, logical[0], 0)
+                          : matrix(path, logical[0], logical.without_first().elements());
+  p.parts = {replicated(name, logical, ReplicaGradient::equal)};
+  return share(std::move(p));
 }
 
 ParameterPointer ParameterMaker::shared_number(const std::string& path, const std::string& name,

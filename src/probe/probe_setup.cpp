@@ -17,6 +17,7 @@
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
 #include "run/validate.h"
+#include "run/vision_support.h"
 
 namespace viaduct {
 namespace {
@@ -61,6 +62,7 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   config.model.seq_length.resolve(length);
   config.model.encoder.encoder_seq_length.resolve(encoder_length);
   config.model.resolve();
+  if (model.vision.any()) config.parallel.sequence_parallel.resolve(false);
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   resolve_packed_weights(config);
@@ -68,6 +70,8 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   validate(config, outcome, problems);
   problems.throw_if_any();
   const ModelConfig resolved = to_model_config(config.model, model);
+  validate_vision(config, resolved, problems);
+  problems.throw_if_any();
   check_rotary_order(model, resolved);
   return resolved;
 }
@@ -76,7 +80,8 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
 
 ProbeSetup prepare_probe(const ProbeRequest& request) {
   ProbeSetup setup;
-  const ModelFolder folder = resolve_model_folder(request.model);
+  ModelFolder folder = resolve_model_folder(request.model);
+  folder.images = ImageLayers::read;
   const ModelConfig model = read_model_config(folder);
   setup.weights = open_weights(folder);
   check_given_path("--batch ", request.batch, "a safetensors file");

@@ -185,6 +185,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
   }
+  defaults.model.vision.read_images = false;  // what passes through is text
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
   refuse_encoder(setup.model, "evaluation");

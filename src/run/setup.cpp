@@ -30,6 +30,7 @@
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
 #include "run/unusual_settings.h"
+#include "run/vision_support.h"
 
 namespace viaduct {
 namespace {
@@ -86,8 +87,10 @@ std::optional<int64_t> tokens_of(const RunSetup& setup) {
 /// The architecture that the configuration names, and the text that describes it.
 std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& setup) {
   std::filesystem::path folder;
+  VisionFields& vision = setup.config.model.vision;
   if (setup.config.checkpoint.pretrained_checkpoint) {
     setup.pretrained = resolve_model_folder(*setup.config.checkpoint.pretrained_checkpoint);
+    setup.pretrained->images = vision.layers();
     folder = setup.pretrained->path;
   } else if (setup.config.model.hf_config) {
     folder = *setup.config.model.hf_config;
@@ -95,9 +98,12 @@ std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& s
     return {};
   }
   auto [text, path] = read_config_json(folder);
-  ModelConfig base =
-      setup.pretrained ? read_model_config(*setup.pretrained) : read_hf_config(text, path.string());
-  if (auto half = text_half(text, path.string())) text = std::move(half->config);
+  ModelConfig base = setup.pretrained ? read_model_config(*setup.pretrained)
+                                      : read_hf_config(text, path.string(), vision.layers());
+  if (auto half = text_half(text, path.string())) {
+    vision.folder_takes_images = true;
+    if (!base.vision.any()) text = std::move(half->config);
+  }
   if (setup.pretrained) text = with_heeded_fields(text, base);
   setup.notes.insert(setup.notes.end(), base.notes.begin(), base.notes.end());
   return {std::move(base), std::move(text)};
@@ -113,6 +119,8 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
     if (adapter && config.model.vocab_size.is_auto() && find_model(*adapter))
       config.model.vocab_size.resolve(adapter_vocabulary(*adapter, *base));
     take_architecture(config.model, *base);
+    // The rows of a tower are not cut.
+    if (base->vision.any()) config.parallel.sequence_parallel.resolve(false);
     config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
   }
   if (const auto tokens = tokens_of(setup)) config.model.vocab_size.resolve(*tokens);
@@ -195,6 +203,13 @@ void check_fit(const RunSetup& setup) {
     problems.add("validation.sample_prompts: {} needs a tokenizer (tokenizer.tokenizer_model)",
                  *validation.sample_prompts);
   check_name_patterns(config, setup.model, problems);
+  validate_vision(config, setup.model, problems);
+  if (setup.model.vision.any() && setup.pretrained && !setup.new_rows.empty())
+    problems.add(
+        "model.vocab_size: {} is above the {} of {}, which is not implemented for a model that "
+        "reads images; expected {}, or model.read_images=false for its text model alone",
+        setup.model.vocabulary, setup.stored_vocabulary, setup.pretrained->path.string(),
+        setup.stored_vocabulary);
   problems.throw_if_any();
 }
 
@@ -242,6 +257,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     setup.model.begin_token = special.bos.value_or(-1);
   }
   config.dataset.pairs = pair_settings(setup.model);
+  config.dataset.images = image_rows(setup.model);
   if (setup.pretrained) take_new_rows(setup, base->vocabulary);
   limit_conversations(setup);
   check_fit(setup);
