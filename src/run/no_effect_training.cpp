@@ -60,7 +60,18 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.relative_attention_num_buckets", "model.relative_attention_max_distance"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative, position_type(c));
+         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative,
+                          position_type(c));
+       }},
+      {{"model.read_images"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.vision.folder_takes_images,
+                          "the model comes from no folder whose layers for images are implemented");
+       }},
+      {{"model.freeze_language_model", "model.freeze_vision_model",
+        "model.freeze_vision_projection"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.vision.reads, "the model reads no images");
        }},
       {{"model.encoder_seq_length"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -101,7 +101,7 @@ std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& s
   ModelConfig base = setup.pretrained ? read_model_config(*setup.pretrained)
                                       : read_hf_config(text, path.string(), vision.layers());
   if (auto half = text_half(text, path.string())) {
-    vision.folder_takes_images = true;
+    vision.folder_takes_images = read_vision_config(text, path.string()).has_value();
     if (!base.vision.any()) text = std::move(half->config);
   }
   if (setup.pretrained) text = with_heeded_fields(text, base);
@@ -246,7 +246,10 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
-  if (input == RunInput::texts) refuse_encoder(setup.model, "generation");
+  if (input == RunInput::texts) {
+    refuse_encoder(setup.model, "generation");
+    refuse_images(setup.model, "generation");
+  }
   if (setup.pretrained) check_rotary_order(*base, setup.model);
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
@@ -289,10 +292,9 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   if (base) {
     ModelConfig same = *base;
     same.vocabulary = setup.model.vocabulary;
-    if (setup.hf_config == write_hf_config(same)) {
-      setup.hf_config = same.vocabulary == base->vocabulary
-                            ? base_text
-                            : with_vocabulary(base_text, same.vocabulary);
+    const bool other_tables = same.vocabulary != base->vocabulary;
+    if (setup.hf_config == write_hf_config(same) && !(other_tables && same.vision.any())) {
+      setup.hf_config = other_tables ? with_vocabulary(base_text, same.vocabulary) : base_text;
     }
   }
   return setup;

@@ -1,5 +1,6 @@
 #include "run/vision_support.h"
 
+#include "base/error.h"
 #include "precision/precision_config.h"
 
 namespace viaduct {
@@ -63,6 +64,13 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
                 config.peft.scheme.value_or("an adapter"), "null");
+}
+
+void refuse_images(const ModelConfig& model, std::string_view what) {
+  VIADUCT_CHECK(ConfigError, !model.vision.any(),
+                "model.read_images: true is not implemented in {}; expected false, which is the "
+                "text model alone; viaduct train, probe and convert have images",
+                what);
 }
 
 std::optional<ImageRowSettings> image_rows(const ModelConfig& model) {

@@ -1,0 +1,89 @@
+// Models with images compared with Hugging Face's implementation, tensor by tensor: logits, loss
+// and every parameter gradient of rows with two images, none and one; and ten steps of AdamW. CLIP
+// with a class token and SigLIP, one layer's features and two side by side, both select strategies.
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/safetensors_reader.h"
+#include "support/golden.h"
+#include "support/layout_run.h"
+#include "support/paths.h"
+
+namespace viaduct {
+namespace {
+
+using test::probe_layout;
+using test::relative_error;
+using test::test_data;
+
+class Images : public testing::TestWithParam<std::string> {
+ protected:
+  std::filesystem::path folder() const { return test_data("golden") / GetParam(); }
+  std::map<std::string, Tensor> probe(std::vector<std::string> overrides) const {
+    overrides.push_back("dist.ranks=1");
+    return probe_layout(folder() / "model", folder() / "golden.safetensors", false, overrides);
+  }
+};
+
+int gradients_in(const std::map<std::string, Tensor>& dump) {
+  int count = 0;
+  for (const auto& [name, tensor] : dump) count += name.starts_with("grad.");
+  return count;
+}
+
+TEST_P(Images, Fp32MatchesTensorByTensor) {
+  const SafetensorsFile file(folder() / "golden.safetensors");
+  // One row each: the second micro-batch has no image.
+  for (const char* rows : {"train.micro_batch_size=3", "train.micro_batch_size=1"}) {
+    const auto got = probe({rows});
+    // What has no gradient there has none here.
+    EXPECT_EQ(test::expect_gradients_of(got, file, 2e-5), gradients_in(got)) << rows;
+    EXPECT_GT(gradients_in(got), 50);
+  }
+}
+
+TEST_P(Images, Bf16IsNearTheFp32Reference) {
+  const SafetensorsFile file(folder() / "golden.safetensors");
+  const auto got = probe({"mixed_precision=bf16_mixed"});
+  EXPECT_LE(relative_error(got.at("logits"), file.tensor("logits")), 3e-2);
+  for (const TensorInfo& info : file.tensors()) {
+    if (!info.name.starts_with("grad.") || info.name.ends_with("k_proj.bias")) continue;
+    EXPECT_LE(relative_error(got.at(info.name), file.tensor(info.name)), 6e-2) << info.name;
+  }
+}
+
+TEST_P(Images, TenStepsFollowTheTrace) {
+  std::vector<std::string> overrides = test::reference_optimizer();
+  overrides.push_back("dist.ranks=1");
+  const auto got =
+      probe_layout(folder() / "model", folder() / "train.safetensors", true, overrides);
+  const SafetensorsFile file(folder() / "train.safetensors");
+  for (int64_t step = 0; step < 10; ++step) {
+    const float loss = file.tensor("loss").data<float>()[step],
+                norm = file.tensor("grad_norm").data<float>()[step];
+    EXPECT_NEAR(got.at("loss").data<float>()[step], loss, 2e-4 * loss) << "step " << step + 1;
+    EXPECT_NEAR(got.at("grad_norm").data<float>()[step], norm, 2e-4 * norm) << "step " << step + 1;
+  }
+}
+
+/// Other parts have the gradients that they have without it.
+TEST_P(Images, AFrozenPartHasNoGradient) {
+  const auto all = probe({});
+  for (const auto& [field, part] :
+       {std::pair{"model.freeze_vision_model=true", "grad.vision_tower."},
+        {"model.freeze_vision_projection=true", "grad.multi_modal_projector."},
+        {"model.freeze_language_model=true", "grad.language_model."}}) {
+    const auto got = probe({field});
+    for (const auto& [name, tensor] : all) {
+      if (!name.starts_with("grad.")) continue;
+      EXPECT_EQ(got.contains(name), !name.starts_with(part)) << field << " " << name;
+      if (got.contains(name)) EXPECT_EQ(relative_error(got.at(name), tensor), 0) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Images, testing::Values("llava_clip", "llava_siglip"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace viaduct
