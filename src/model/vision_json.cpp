@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "config/choice.h"
 #include "model/families/families.h"
 #include "model/hf_config.h"
 #include "model/model_config.h"
