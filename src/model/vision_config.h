@@ -4,6 +4,7 @@
 // 2023, arXiv 2304.08485 and 2310.03744).
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
