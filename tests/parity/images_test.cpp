@@ -1,6 +1,6 @@
-// Models with images compared with Hugging Face's implementation, tensor by tensor: logits, loss
-// and every parameter gradient of rows with two images, none and one; and ten steps of AdamW. CLIP
-// with a class token and SigLIP, one layer's features and two side by side, both select strategies.
+// Models with images: ten steps of AdamW compared with Hugging Face's implementation, of rows with
+// two images, none and one, and which parts have gradients. Logits, loss and every gradient are
+// compared with it in golden_test.cpp.
 
 #include <gtest/gtest.h>
 
