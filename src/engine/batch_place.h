@@ -11,6 +11,7 @@ struct ImageForm {
   int64_t tokens = 0;                         // of an image in the vision tower …
   int64_t rows = 0;                           // … and in the rows of text …
   int32_t token = -1;                         // … where this token stands once for each
+  bool sees_ahead = false;                    // attention of text is not causal inside of an image
 
   bool any() const { return side > 0; }
   int64_t patches() const { return (side / patch) * (side / patch); }

@@ -86,12 +86,72 @@ HostBatch tower_rows(const HostBatch& batch, const ImageForm& form) {
   return rows;
 }
 
+/// Tokens of images, each image from its end; images without a token in between are one, but none
+/// crosses documents.
+struct ImageRuns {
+  std::vector<int32_t> tokens, offsets{0};
+  int64_t longest = 0;
+};
+
+ImageRuns image_runs(const HostBatch& batch, const ImageForm& form) {
+  ImageRuns runs;
+  const auto close = [&](size_t begin, size_t end) {
+    if (begin == end) return;
+    for (size_t t = end; t-- > begin;) runs.tokens.push_back(static_cast<int32_t>(t));
+    runs.offsets.push_back(static_cast<int32_t>(runs.tokens.size()));
+    runs.longest = std::max(runs.longest, static_cast<int64_t>(end - begin));
+  };
+  for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
+    const auto first = static_cast<size_t>(batch.document_offsets[d - 1]),
+               end = static_cast<size_t>(batch.document_offsets[d]);
+    size_t begin = first;
+    for (size_t t = first; t < end; ++t) {
+      if (batch.ids[t] == form.token) continue;
+      close(begin, t);
+      begin = t + 1;
+    }
+    close(begin, end);
+  }
+  return runs;
+}
+
+ImagePlaces::Ahead upload_ahead(Device& device, const HostBatch& batch, const ImageForm& form) {
+  // Without content each image is one by itself.
+  const ImageRuns runs = batch.sizes_only ? ImageRuns() : image_runs(batch, form);
+  const int64_t count = batch.images.count;
+  const int64_t rows = batch.sizes_only ? count * form.rows : std::ssize(runs.tokens),
+                images = batch.sizes_only ? count : std::ssize(runs.offsets) - 1;
+  std::vector<int32_t> place(batch.ids.size(), -1), others(batch.ids.size());
+  for (size_t t = 0; t < others.size(); ++t) others[t] = static_cast<int32_t>(t);
+  for (size_t i = 0; i < runs.tokens.size(); ++i) {
+    const auto token = static_cast<size_t>(runs.tokens[i]);
+    place[token] = static_cast<int32_t>(i), others[token] = -1;
+  }
+  const auto list = [&](const std::vector<int32_t>& values, int64_t size) {
+    return upload_values<int32_t>(device, {size}, MemoryTag::batch, Tensor(),
+                                  [&](int32_t* to) { std::ranges::copy(values, to); });
+  };
+  ImagePlaces::Ahead ahead;
+  ahead.tokens = list(runs.tokens, rows);
+  ahead.place = list(place, batch.tokens());
+  ahead.others = list(others, batch.tokens());
+  ahead.offsets = list(runs.offsets, images + 1);
+  ahead.diagonal = list(std::vector<int32_t>(static_cast<size_t>(images), -1), images);
+  ahead.longest = batch.sizes_only ? (count > 0 ? form.rows : 0) : runs.longest;
+  return ahead;
+}
+
 }  // namespace
 
 ImageForm image_form(const VisionConfig& vision) {
   if (!vision.any()) return {};
-  return {vision.channels, vision.image_size, vision.patch_size,
-          vision.tokens(), vision.rows(),     static_cast<int32_t>(vision.image_token)};
+  return {.channels = vision.channels,
+          .side = vision.image_size,
+          .patch = vision.patch_size,
+          .tokens = vision.tokens(),
+          .rows = vision.rows(),
+          .token = static_cast<int32_t>(vision.image_token),
+          .sees_ahead = vision.sees_ahead};
 }
 
 std::shared_ptr<const EncoderRows> upload_images(Device& device, const HostBatch& batch,
@@ -122,6 +182,7 @@ ImagePlaces upload_image_places(Device& device, const HostBatch& batch, const Im
         int32_t next = 0;
         for (const int32_t id : batch.ids) *to++ = id == form.token ? next++ : -1;
       });
+  if (form.sees_ahead) places.ahead = upload_ahead(device, batch, form);
   return places;
 }
 

@@ -61,6 +61,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.window = c.window_of(layer);
   spec.chunked = c.chunk_of(layer) > 0;
   spec.causal = m.causal;
+  spec.sees_ahead = m.causal && c.vision.any() && c.vision.sees_ahead;
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   spec.method.library = c.library_attention;

@@ -9,6 +9,7 @@
 #include "nn/feature_tap.h"
 #include "nn/image_projector.h"
 #include "nn/patch_embedding.h"
+#include "nn/pooled_projector.h"
 
 namespace viaduct {
 namespace {
@@ -112,7 +113,14 @@ void add_pooling_head(const TowerMaker& m, std::vector<ParameterPointer>& list) 
   }
 }
 
-/// Blocks behind the last one that is read, the norm after all blocks, and a pooling head.
+/// After all blocks.
+Norm final_norm(const BlockMaker& tower, const ParameterMaker& make) {
+  return make.norm("vision.norm", tower.names.final_norm, tower.config.hidden, tower.config.norm,
+                   stream_gradient(tower.settings));
+}
+
+/// Blocks behind the last one that is read, the norm after all blocks unless it is read, and a
+/// pooling head.
 std::unique_ptr<Segment> build_unread(const TowerMaker& m) {
   const BlockMaker& b = m.blocks;
   const BlockMaker frozen{b.config, b.names, b.settings, b.place, m.unread, b.stack, b.causal};
@@ -122,11 +130,26 @@ std::unique_ptr<Segment> build_unread(const TowerMaker& m) {
     segments.push_back(build_attention(frozen, i, no_rotation));
     segments.push_back(build_mlp(frozen, i));
   }
-  std::vector<Norm> norms{m.unread.norm("vision.norm", b.names.final_norm, m.vision.hidden,
-                                        b.config.norm, stream_gradient(b.settings))};
+  std::vector<Norm> norms;
+  if (m.vision.projector != ProjectorKind::pooled) norms.push_back(final_norm(b, m.unread));
   std::vector<ParameterPointer> others;
   if (m.vision.pooling_head) add_pooling_head(m, others);
   return std::make_unique<KeptParameters>(std::move(segments), std::move(norms), std::move(others));
+}
+
+/// `make`: of the projector.
+std::unique_ptr<Segment> build_pooled(const TowerMaker& m, int64_t text_hidden,
+                                      const ParameterMaker& make) {
+  const VisionConfig& v = m.vision;
+  const std::string path = "vision.projector";
+  return std::make_unique<PooledProjectorSegment>(PooledProjectorParts{
+      feature_name(0), v.image_size / v.patch_size, v.pooled_side, !v.freeze_tower,
+      final_norm(m.blocks, m.blocks.make),
+      make.norm(path + ".norm", kProjector + "mm_soft_emb_norm", v.hidden, NormKind::rms_norm,
+                ReplicaGradient::equal),
+      ReplicatedLinear(make.whole_tensor(path + ".weight",
+                                         kProjector + "mm_input_projection_weight",
+                                         {v.hidden, text_hidden}, true))});
 }
 
 std::unique_ptr<Segment> build_projector(const VisionConfig& v, int64_t text_hidden,
@@ -151,11 +174,15 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
   check_place(vision, text.config.hidden, text.place.tp);
   const ModelConfig tower = tower_blocks(vision, text.config);
   const TensorNames names = tower_names(vision.tower);
-  const auto maker = [&](bool frozen) {
-    return ParameterMaker(tower, names, text.settings, text.place, frozen);
+  // Of Gemma's norms the weight is stored minus one.
+  ModelConfig pooled = tower;
+  pooled.norm_weight_offset = 1;
+  const bool pools = vision.projector == ProjectorKind::pooled;
+  const auto maker = [&](bool frozen, const ModelConfig& config) {
+    return ParameterMaker(config, names, text.settings, text.place, frozen);
   };
-  const ParameterMaker of_tower = maker(vision.freeze_tower), unread = maker(true),
-                       of_projector = maker(vision.freeze_projector);
+  const ParameterMaker of_tower = maker(vision.freeze_tower, tower), unread = maker(true, tower),
+                       of_projector = maker(vision.freeze_projector, pools ? pooled : tower);
   const BlockMaker blocks{tower, names, text.settings, text.place, of_tower, "vision.", false};
   const TowerMaker make{vision, blocks, unread};
   const auto add = [&](Layer layer) {
@@ -168,7 +195,8 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
     add(std::move(layer));
   };
   std::vector<Layer> of_images = build_tower(make);
-  auto projector = build_projector(vision, text.config.hidden, of_projector);
+  auto projector = pools ? build_pooled(make, text.config.hidden, of_projector)
+                         : build_projector(vision, text.config.hidden, of_projector);
   if (vision.freeze_tower) {
     Layer whole{"vision.tower", {}};
     std::vector<std::string> outputs;
@@ -185,7 +213,8 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
     for (Layer& layer : of_images) add(std::move(layer));
   }
   if (projector) add_segment("vision.projector", std::move(projector));
-  add_segment("vision.unread", build_unread(make));
+  if (auto unread_parts = build_unread(make); !unread_parts->parameters().empty())
+    add_segment("vision.unread", std::move(unread_parts));
 }
 
 }  // namespace viaduct

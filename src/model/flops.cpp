@@ -223,8 +223,9 @@ double image_flops(const ModelConfig& config) {
   const double blocks = tokens * layers * (4 * h * h + 2 * h * number(v.feed_forward));
   const double pairs = 2 * h * layers * tokens * tokens;  // of QKᵀ and PV
   const double out = number(config.hidden),
+               joined = h * number(static_cast<int64_t>(v.feature_layers.size())),
                projector = number(v.rows()) * out *
-                           (h * number(static_cast<int64_t>(v.feature_layers.size())) + out);
+                           (v.projector == ProjectorKind::pooled ? h : joined + out);
   const double of_tower = v.freeze_tower ? 2 : 6;
   const double of_projector = !v.freeze_projector ? 6 : v.freeze_tower ? 2 : 4;
   return of_tower * (patches + blocks + pairs) + of_projector * projector;

@@ -203,11 +203,13 @@ ParameterPointer ParameterMaker::replicated_matrix(const std::string& path,
 }
 
 ParameterPointer ParameterMaker::whole_tensor(const std::string& path, const std::string& name,
-                                              const Shape& logical) const {
-  const bool is_vector = logical.rank() == 1;
-  Parameter p = is_vector ? vector(path, logical[0], 0)
-                          : matrix(path, logical[0], logical.without_first().elements());
+                                              const Shape& logical, bool transposed) const {
+  const int64_t columns = logical.without_first().elements();
+  Parameter p = logical.rank() == 1 ? vector(path, logical[0], 0)
+                : transposed        ? matrix(path, columns, logical[0])
+                                    : matrix(path, logical[0], columns);
   p.parts = {replicated(name, logical, ReplicaGradient::equal)};
+  p.parts.front().transposed = transposed;
   return share(std::move(p));
 }
 

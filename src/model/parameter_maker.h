@@ -97,8 +97,9 @@ class ParameterMaker {
   /// A logical tensor under exactly this name, which each tensor rank holds whole and has the whole
   /// gradient of: of rank 1 a vector, which begins as 0; of others a matrix of its first dim's
   /// rows.
+  /// `transposed`: the storage of a matrix is [in, out] of it.
   ParameterPointer whole_tensor(const std::string& path, const std::string& name,
-                                const Shape& logical) const;
+                                const Shape& logical, bool transposed = false) const;
   /// A number that all features of the layer share, under exactly this name.
   ParameterPointer shared_number(const std::string& path, const std::string& name,
                                  double value) const;

@@ -34,6 +34,11 @@ std::vector<std::string> vision_problems(const ModelConfig& config) {
   if (!problems.empty()) return problems;
   expect(v.rows() >= 1, fmt::format("an image has {} in the tower, of which the first is dropped",
                                     counted(v.tokens(), "token")));
+  if (v.projector == ProjectorKind::pooled) {
+    const int64_t side = v.image_size / v.patch_size;
+    expect(v.pooled_side >= 1 && side % v.pooled_side == 0,
+           fmt::format("{} patches of a side do not divide into {} squares", side, v.pooled_side));
+  }
   const auto refuse = [&](bool has, const char* field) {
     if (has)
       problems.push_back(
@@ -41,6 +46,13 @@ std::vector<std::string> vision_problems(const ModelConfig& config) {
   };
   refuse(config.mtp_layers > 0, "mtp_num_layers");
   refuse(config.encoder.any(), "encoder_num_layers");
+  if (v.sees_ahead) {
+    refuse(config.attention_dropout > 0, "attention_dropout");
+    refuse(config.attention_softcap > 0, "attn_logit_softcapping");
+    refuse(config.attention_sinks, "softmax_type");
+    refuse(config.latent.any(), "multi_latent_attention");
+    refuse(!config.chunks.empty(), "attention_chunk_size");
+  }
   if (v.image_token < 0 || v.image_token >= config.vocabulary)
     problems.push_back(fmt::format("image_token_index: {} is outside of the vocabulary of {}",
                                    v.image_token, config.vocabulary));

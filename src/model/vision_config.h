@@ -24,6 +24,11 @@ constexpr auto choice_names(TowerKind) {
   return std::to_array<std::string_view>({"clip_vision_model", "siglip_vision_model"});
 }
 
+/// mlp: two linear layers (LLaVA). pooled: the norm after the tower's blocks, the mean over squares
+/// of patches, an RMS norm and one matrix (Gemma 3; Gemma Team 2025, arXiv 2503.19786,
+/// section 2.1).
+enum class ProjectorKind { mlp, pooled };
+
 /// Folders have their names in two or three forms (model/vision_names.h); this is the one of most
 /// published ones.
 inline constexpr const char* kPublishedTower = "vision_tower.vision_model.";
@@ -41,6 +46,10 @@ struct VisionConfig {
   /// The stream after so many blocks is read, side by side in this order; 0: before the first.
   std::vector<int64_t> feature_layers;
   bool drops_first = true;  // of each image's tokens
+  ProjectorKind projector = ProjectorKind::mlp;
+  int64_t pooled_side = 0;  // of the square of an image's rows, pooled
+  /// Tokens of an image see each other in the text model, and not only those behind.
+  bool sees_ahead = false;
   ActivationKind projector_activation = ActivationKind::gelu;
   bool projector_bias = true;
   int64_t image_token = 0;  // stands in the rows once for each of an image's features
@@ -62,7 +71,10 @@ struct VisionConfig {
   /// Tokens of an image in the tower.
   int64_t tokens() const { return patches() + (tower == TowerKind::clip ? 1 : 0); }
   /// Rows that the text model gets of an image.
-  int64_t rows() const { return tokens() - (drops_first ? 1 : 0); }
+  int64_t rows() const {
+    return projector == ProjectorKind::pooled ? pooled_side * pooled_side
+                                              : tokens() - (drops_first ? 1 : 0);
+  }
   /// Whether a row of text of so many tokens has room for an image.
   bool rows_fit(int64_t length) const { return any() && rows() <= length; }
   /// Blocks that have an effect.

@@ -10,7 +10,8 @@ constexpr std::string_view kTrains = "other parts of the model train from here o
 void add_vision_fields(FieldGroup& group, VisionFields& fields) {
   group
       .field("read_images", fields.read_images,
-             "Of a model folder that takes images (LLaVA), its vision tower and projector are part "
+             "Of a model folder that takes images (LLaVA, Gemma 3), its vision tower and projector "
+             "are part "
              "of the run; false: its text model alone.")
       .on_resume(resume::other_shapes);
   group

@@ -1,4 +1,4 @@
-// The fields of config.json about images, of LLaVA's folders.
+// The fields of config.json about images, of the folders of LLaVA and Gemma 3.
 
 #include "base/error.h"
 #include "base/json.h"
@@ -76,35 +76,54 @@ std::vector<int64_t> read_feature_layers(HfConfig& config, int64_t layers) {
   return read;
 }
 
-}  // namespace
-
-std::optional<VisionConfig> read_vision_config(std::string_view text, const std::string& where) {
-  Json json = parse_json<Json>(text, where, kLimits);
-  const auto model = json.is_object() ? json.find("model_type") : json.end();
-  if (model == json.end() || *model != "llava") return std::nullopt;
-  HfConfig config(text, where);
-  const bool whole = !config.has(kVision);
-  HfConfig inner = whole ? HfConfig("{}", where) : config.object(kVision);
-  const std::string type = inner.text("model_type", "clip_vision_model");
-  const auto kind = choice_of<TowerKind>(type);
-  if (!kind) return std::nullopt;
-  VisionConfig vision;
-  vision.tower = *kind;
-  read_tower(inner, whole, vision);
-  VIADUCT_CHECK(ConfigError, vision.layers >= 1,
-                "{}: {}: num_hidden_layers: {}, expected at least 1", where, kVision,
-                vision.layers);
+void read_llava(HfConfig& config, VisionConfig& vision) {
   vision.feature_layers = read_feature_layers(config, vision.layers);
   const std::string strategy = config.text("vision_feature_select_strategy", "default");
   VIADUCT_CHECK(ConfigError, strategy == "default" || strategy == "full",
-                "{}: vision_feature_select_strategy: {}, expected default or full", where,
+                "{}: vision_feature_select_strategy: {}, expected default or full", config.where(),
                 strategy);
   vision.drops_first = strategy == "default";
   vision.projector_activation =
       families::activation_from_hf(config, "projector_hidden_act", "gelu");
   vision.projector_bias = config.boolean("multimodal_projector_bias", true);
-  vision.image_token = config.has("image_token_index") ? config.integer("image_token_index")
-                                                       : config.integer("image_token_id", 32000);
+}
+
+/// Gemma 3.
+void read_pooled(HfConfig& config, VisionConfig& vision) {
+  vision.projector = ProjectorKind::pooled;
+  vision.feature_layers = {vision.layers};
+  vision.drops_first = false, vision.sees_ahead = true;
+  const int64_t rows = config.integer("mm_tokens_per_image", 256);
+  while (vision.pooled_side * vision.pooled_side < rows && vision.pooled_side < (1 << 15))
+    ++vision.pooled_side;
+  VIADUCT_CHECK(ConfigError, rows >= 1 && vision.pooled_side * vision.pooled_side == rows,
+                "{}: mm_tokens_per_image: {}, expected the square of a number", config.where(),
+                rows);
+}
+
+}  // namespace
+
+std::optional<VisionConfig> read_vision_config(std::string_view text, const std::string& where) {
+  Json json = parse_json<Json>(text, where, kLimits);
+  const auto model = json.is_object() ? json.find("model_type") : json.end();
+  if (model == json.end() || (*model != "llava" && *model != "gemma3")) return std::nullopt;
+  const bool gemma = *model == "gemma3";
+  HfConfig config(text, where);
+  const bool whole = !config.has(kVision);
+  HfConfig inner = whole ? HfConfig("{}", where) : config.object(kVision);
+  const auto kind = choice_of<TowerKind>(
+      inner.text("model_type", gemma ? "siglip_vision_model" : "clip_vision_model"));
+  if (!kind || (gemma && *kind != TowerKind::siglip)) return std::nullopt;
+  VisionConfig vision;
+  vision.tower = *kind;
+  read_tower(inner, whole && !gemma, vision);
+  VIADUCT_CHECK(ConfigError, vision.layers >= 1,
+                "{}: {}: num_hidden_layers: {}, expected at least 1", where, kVision,
+                vision.layers);
+  gemma ? read_pooled(config, vision) : read_llava(config, vision);
+  vision.image_token = config.has("image_token_index")
+                           ? config.integer("image_token_index")
+                           : config.integer("image_token_id", gemma ? 262144 : 32000);
   vision.tower_prefix = config.text(kTowerPrefixField, kPublishedTower);
   VIADUCT_CHECK(ConfigError, is_tower_prefix(vision.tower_prefix),
                 "{}: {}: {} is not the start of names of a vision tower", where, kTowerPrefixField,

@@ -35,6 +35,18 @@ struct ImagePlaces {
   Tensor ids;       // i32 [T]: the token's id, −1 at an image; undefined: the model has no images
   Tensor features;  // i32 [T]: at an image the row of its features, −1 at a token
   int64_t rows = 0;  // of features, of all images of the batch
+  /// Tokens of images that also see those ahead of them in their image (nn/image_attention.h);
+  /// images without a token in between are one. `rows` of them, each image from its end.
+  struct Ahead {
+    Tensor tokens;    // i32 [rows]: their places in the batch
+    Tensor place;     // i32 [T]: where a token is among them, −1: nowhere
+    Tensor others;    // i32 [T]: the token itself where it is not among them, else −1
+    Tensor offsets;   // i32 [images + 1]
+    Tensor diagonal;  // i32 [images]: −1
+    int64_t longest = 0;
+    bool any() const { return tokens.defined(); }
+  };
+  Ahead ahead;  // none: the model has causal attention alone
 
   bool any() const { return ids.defined(); }
 };

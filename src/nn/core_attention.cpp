@@ -8,6 +8,7 @@
 #include "nn/context_parallel/head_exchange.h"
 #include "nn/context_parallel/layout.h"
 #include "nn/encoder_rows.h"
+#include "nn/image_attention.h"
 #include "ops/attention_sink.h"
 
 namespace viaduct {
@@ -218,6 +219,7 @@ HeadCodes CoreAttention::attend_all(RankContext& context, const Batch& batch,
     base.first_head += way.heads->rank() * mine.q.dim(1);
     result = ring_forward(context, *way.ring, way.layout, method, base, mine, saved);
     add_sinks(context, result.out, result.lse, way.heads->rank() * mine.q.dim(1));
+    if (sees_ahead(batch)) attend_ahead(context, method, base, batch.images.ahead, mine, result);
     hand_on(result.out);
     out.values = exchange.to_tokens({out.values}, saved.tag()).front();
   }
@@ -273,6 +275,9 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   add_sink_gradients(context, lse, d_heads.delta, way.heads->rank() * q.dim(1));
   const AttentionHeads d =
       ring_backward(context, *way.ring, way.layout, spec_.method, base, {q, k, v}, d_heads, lse);
+  if (sees_ahead(batch))
+    attend_ahead_backward(context, spec_.method, base, batch.images.ahead, {q, k, v}, d_heads, lse,
+                          d);
   const auto mine = exchange.to_tokens({d.q, d.k, d.v}, MemoryTag::activations);
   return {mine[0], mine[1], mine[2]};
 }

@@ -29,6 +29,8 @@ struct AttentionSpec {
   bool causal = true;
   /// Keys and values are those of the encoder's rows (nn/encoder_rows.h): never causal.
   bool crosses = false;
+  /// Tokens of images also see those ahead of them in their image (nn/image_attention.h).
+  bool sees_ahead = false;
   double dropout = 0;
   ContextExchange context_exchange = ContextExchange::p2p;
   AttentionMethod method;
@@ -74,6 +76,8 @@ class CoreAttention {
  private:
   struct Route;
   Route route(RankContext& context, const Batch& batch) const;
+  /// Whether queries of this batch's images see keys ahead of them.
+  bool sees_ahead(const Batch& batch) const { return spec_.sees_ahead && batch.images.rows > 0; }
   /// Whether keys of other context ranks are not reached (nn/local_attention.h).
   bool local() const { return !spec_.causal || spec_.crosses || bias_table() != nullptr; }
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;

@@ -55,7 +55,7 @@ TEST_P(Images, AFrozenPartHasNoGradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Images, testing::Values("llava_clip", "llava_siglip"),
+INSTANTIATE_TEST_SUITE_P(Cases, Images, testing::Values("gemma3_images", "llava_clip", "llava_siglip"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -27,7 +27,12 @@ def tower(model_type, **fields):
             "image_size": 12, "patch_size": 6, **fields}
 
 
-# name: fields of LlavaConfig
+SLIDING, FULL = "sliding_attention", "full_attention"
+GEMMA = {"model_type": "gemma3_text", "vocab_size": 48, "hidden_size": 24, "intermediate_size": 28, "num_hidden_layers": 3,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "query_pre_attn_scalar": 10, "max_position_embeddings": 64,
+         "sliding_window": 4, "layer_types": [SLIDING, FULL, SLIDING], "rms_norm_eps": 1e-6, "pad_token_id": 0}
+
+# name: fields of LlavaConfig or Gemma3Config
 CASES = {
     # The last block of the tower, and the norm after it, are not read.
     "llava_clip": {"text_config": text("llama", head_dim=6), "vision_config": tower("clip_vision_model", projection_dim=8),
@@ -37,10 +42,16 @@ CASES = {
                      "vision_config": tower("siglip_vision_model", image_size=13), "vision_feature_layer": [1, -1],
                      "vision_feature_select_strategy": "full", "projector_hidden_act": "gelu", "multimodal_projector_bias": False,
                      "tie_word_embeddings": True},
+    # Squares of 2 x 2 patches; a window that is shorter than an image; two images side by side, which see each other.
+    "gemma3_images": {"text_config": GEMMA, "vision_config": tower("siglip_vision_model", num_hidden_layers=2, image_size=12, patch_size=2,
+                                                                   vision_use_head=False),
+                      "mm_tokens_per_image": 9},
 }
 
 
 def rows_of(config):
+    if config.model_type == "gemma3":
+        return config.mm_tokens_per_image
     side = config.vision_config.image_size // config.vision_config.patch_size
     tokens = side * side + (config.vision_config.model_type == "clip_vision_model")
     return tokens - (config.vision_feature_select_strategy == "default")
@@ -48,14 +59,16 @@ def rows_of(config):
 
 def batch_of(config, generator):
     """Three rows with two images, none and one; one label in eight is not scored, and none of an image's tokens."""
-    length, rows = 20, rows_of(config)
+    length, rows = 24, rows_of(config)
+    gemma = config.model_type == "gemma3"
     ids = torch.randint(TOKEN + 1, config.text_config.vocab_size, (3, length), generator=generator)
-    for row, begin in ((0, 1), (0, 3 + rows), (2, 6)):
+    for row, begin in ((0, 1), (0, 1 + rows if gemma else 3 + rows), (2, 6)):
         ids[row, begin:begin + rows] = TOKEN
     labels = torch.where(torch.rand(ids.shape, generator=generator) < 0.125, -100, ids)
     labels[ids == TOKEN] = -100
     side = config.vision_config.image_size
-    return {"input_ids": ids, "labels": labels, "pixel_values": torch.randn(3, 3, side, side, generator=generator)}
+    batch = {"input_ids": ids, "labels": labels, "pixel_values": torch.randn(3, 3, side, side, generator=generator)}
+    return {**batch, "token_type_ids": (ids == TOKEN).long()} if gemma else batch
 
 
 @torch.no_grad()
@@ -63,7 +76,8 @@ def randomize(model, generator):
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name and name.endswith("weight") or "layrnorm.weight" in name:
-            parameter.copy_(1 + 0.1 * noise)
+            stored_minus_one = type(model).__name__.startswith("Gemma3") and ".encoder." not in name and "post_layernorm" not in name
+            parameter.copy_((0 if stored_minus_one else 1) + 0.1 * noise)
         elif name.endswith("bias") and parameter.dim() == 1:
             parameter.copy_(0.05 * noise)
         else:
@@ -106,9 +120,12 @@ def steps(model, config, generator):
 
 def store(name, fields, folder):
     generator = torch.Generator().manual_seed(20261129)
-    config = transformers.LlavaConfig(image_token_index=TOKEN, **fields)
-    config.image_seq_length = rows_of(config)
-    model = transformers.LlavaForConditionalGeneration._from_config(config, attn_implementation="eager").eval()
+    gemma = "mm_tokens_per_image" in fields
+    kind = "Gemma3" if gemma else "Llava"
+    config = getattr(transformers, kind + "Config")(image_token_index=TOKEN, **fields)
+    if not gemma:
+        config.image_seq_length = rows_of(config)
+    model = getattr(transformers, kind + "ForConditionalGeneration")._from_config(config, attn_implementation="eager").eval()
     randomize(model, generator)
     model.save_pretrained(folder / name / "model")
     names = stored_names(model, folder / name / "model")

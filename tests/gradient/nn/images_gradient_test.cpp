@@ -44,7 +44,13 @@ std::vector<test::TinyModel> variants() {
   projector.vision.freeze_tower = projector.vision.freeze_text = true;
   ModelConfig tower = siglip;
   tower.vision.freeze_projector = tower.vision.freeze_text = true;
+  ModelConfig pooled = test::tiny_model("qwen2");  // a window that is shorter than an image
+  pooled.vision = tiny_tower(TowerKind::siglip);
+  pooled.vision.image_size = 9, pooled.vision.feature_layers = {3};
+  pooled.vision.projector = ProjectorKind::pooled, pooled.vision.pooled_side = 2;
+  pooled.vision.drops_first = false, pooled.vision.sees_ahead = true;
   return {{"clip", clip},
+          {"pooled", pooled},
           {"siglip", siglip},
           {"scaled_embeddings", scaled},
           {"projector_alone", projector},

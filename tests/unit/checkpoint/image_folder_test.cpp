@@ -59,7 +59,7 @@ std::filesystem::path write_form(const TemporaryFolder& folder, const std::strin
 TEST(ImageFolder, EachFormIsReadAndWrittenBack) {
   for (const char* prefix : {"vision_tower.vision_model.", "vision_tower.",
                              "model.vision_tower.vision_model.", "model.vision_tower."}) {
-    for (const char* name : {"llava_clip", "llava_siglip"}) {
+    for (const char* name : {"gemma3_images", "llava_clip", "llava_siglip"}) {
       const TemporaryFolder folder;
       const auto path = write_form(folder, name, prefix);
       const ModelFolder opened = with_images(path);

@@ -91,6 +91,29 @@ TEST(ImageRowsTest, ABatchMayHaveNone) {
   EXPECT_FALSE(on_device(rows({1, 7}), {}).images.any());  // of a model that reads none: a token
 }
 
+/// Images side by side are one, those of two documents are not.
+TEST(ImageRowsTest, TokensThatSeeAheadAreReadFromTheEndOfTheirImage) {
+  ImageForm form = kSmall;
+  form.sees_ahead = true;
+  HostBatch batch = rows({7, 7, 1, 7});
+  const HostBatch second = rows({7, 2});
+  batch.ids.insert(batch.ids.end(), second.ids.begin(), second.ids.end());
+  for (int t = 0; t < 2; ++t) {
+    batch.positions.push_back(t), batch.targets.push_back(-1), batch.loss_weight.push_back(0);
+    batch.token_index.push_back(t);
+  }
+  batch.end_document();
+  batch.images = count_up(4, form);
+  const ImagePlaces::Ahead ahead = on_device(batch, form).images.ahead;
+  EXPECT_THAT(list<int32_t>(ahead.tokens), ElementsAre(1, 0, 3, 4));
+  EXPECT_THAT(list<int32_t>(ahead.offsets), ElementsAre(0, 2, 3, 4));
+  EXPECT_THAT(list<int32_t>(ahead.diagonal), ElementsAre(-1, -1, -1));
+  EXPECT_THAT(list<int32_t>(ahead.place), ElementsAre(1, 0, -1, 2, 3, -1));
+  EXPECT_THAT(list<int32_t>(ahead.others), ElementsAre(-1, -1, 2, -1, -1, 5));
+  EXPECT_EQ(ahead.longest, 2);
+  EXPECT_FALSE(on_device(batch, kSmall).images.ahead.any());
+}
+
 TEST(ImageRowsTest, RefusesWhatDoesNotFit) {
   HostBatch batch = rows({7, 7, 7});
   batch.images = count_up(1, kFour);

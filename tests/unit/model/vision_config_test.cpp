@@ -121,6 +121,25 @@ TEST(VisionConfigTest, KindsThatAreNotImplementedAreTheirTextModels) {
   EXPECT_FALSE(read_hf_config(llava(sizes()), "config.json").vision.any());
 }
 
+TEST(VisionConfigTest, Gemma3PoolsItsPatches) {
+  const auto gemma = [](const std::string& more) {
+    return R"({"model_type": "gemma3", "image_token_index": 3, )" + more + R"("text_config": {
+      "model_type": "gemma3_text", "vocab_size": 40, "hidden_size": 16, "intermediate_size": 20,
+      "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8},
+      "vision_config": {)" +
+           sizes({{"model_type", R"("siglip_vision_model")"}, {"patch_size", "2"}}) + "}}";
+  };
+  const VisionConfig v = read(gemma(R"("mm_tokens_per_image": 4, )")).vision;
+  EXPECT_EQ(v.tokens(), 16);
+  EXPECT_EQ(v.rows(), 4);
+  EXPECT_TRUE(v.sees_ahead);
+  EXPECT_THAT(v.feature_layers, ElementsAre(4));
+  EXPECT_THAT(refusal(gemma(R"("mm_tokens_per_image": 5, )")),
+              HasSubstr("mm_tokens_per_image: 5, expected the square"));
+  EXPECT_THAT(refusal(gemma(R"("mm_tokens_per_image": 9, )")),
+              HasSubstr("4 patches of a side do not divide into 3 squares"));
+}
+
 TEST(VisionConfigTest, WhatIsWrittenIsTheSameModel) {
   const std::string text = llava(sizes({{"model_type", R"("siglip_vision_model")"}}),
                                  R"("vision_feature_layer": [1, 2], "image_seq_length": 3,
