@@ -165,7 +165,7 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
     VIADUCT_CHECK(ShapeError, over == nullptr,
                   "batch: rows of images cannot take the memory of an earlier batch");
     batch.encoder = upload_images(device, host, place);
-    batch.images = upload_image_places(device, host, place.images);
+    batch.images = upload_batch_images(device, host, place.images);
   }
   batch.padded = host.has_padding();
   const int parts = place.stream_parts;

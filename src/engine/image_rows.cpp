@@ -115,7 +115,7 @@ ImageRuns image_runs(const HostBatch& batch, const ImageForm& form) {
   return runs;
 }
 
-ImagePlaces::Ahead upload_ahead(Device& device, const HostBatch& batch, const ImageForm& form) {
+BatchImages::Ahead upload_ahead(Device& device, const HostBatch& batch, const ImageForm& form) {
   // Without content each image is one by itself.
   const ImageRuns runs = batch.sizes_only ? ImageRuns() : image_runs(batch, form);
   const int64_t count = batch.images.count;
@@ -131,7 +131,7 @@ ImagePlaces::Ahead upload_ahead(Device& device, const HostBatch& batch, const Im
     return upload_values<int32_t>(device, {size}, MemoryTag::batch, Tensor(),
                                   [&](int32_t* to) { std::ranges::copy(values, to); });
   };
-  ImagePlaces::Ahead ahead;
+  BatchImages::Ahead ahead;
   ahead.tokens = list(runs.tokens, rows);
   ahead.place = list(place, batch.tokens());
   ahead.others = list(others, batch.tokens());
@@ -170,9 +170,9 @@ std::shared_ptr<const EncoderRows> upload_images(Device& device, const HostBatch
   return rows;
 }
 
-ImagePlaces upload_image_places(Device& device, const HostBatch& batch, const ImageForm& form) {
+BatchImages upload_batch_images(Device& device, const HostBatch& batch, const ImageForm& form) {
   const Shape shape{batch.tokens()};
-  ImagePlaces places;
+  BatchImages places;
   places.rows = batch.images.count * form.rows;
   places.ids = upload_values<int32_t>(device, shape, MemoryTag::batch, Tensor(), [&](int32_t* to) {
     std::ranges::replace_copy(batch.ids, to, form.token, -1);

@@ -18,6 +18,6 @@ std::shared_ptr<const EncoderRows> upload_images(Device& device, const HostBatch
 
 /// Image i of the batch stands where the image token does for the (i + 1)-th time `form.rows`
 /// times.
-ImagePlaces upload_image_places(Device& device, const HostBatch& batch, const ImageForm& form);
+BatchImages upload_batch_images(Device& device, const HostBatch& batch, const ImageForm& form);
 
 }  // namespace viaduct

@@ -31,7 +31,7 @@ struct AttentionChunks {
 };
 
 /// Where features of images stand in place of tokens (nn/image_projector.h).
-struct ImagePlaces {
+struct BatchImages {
   Tensor ids;       // i32 [T]: the token's id, −1 at an image; undefined: the model has no images
   Tensor features;  // i32 [T]: at an image the row of its features, −1 at a token
   int64_t rows = 0;  // of features, of all images of the batch
@@ -75,7 +75,7 @@ struct Batch {
   std::shared_ptr<const EncoderRows> encoder;
   /// Of a model with images; `encoder` then has the rows of its vision tower: for each image a
   /// document of its patches.
-  ImagePlaces images;
+  BatchImages images;
   /// Of the rows of a vision tower: pixels of each patch, f32 [patches, channels · side²]. In their
   /// `ids` a token in front of an image's patches is 0, and a patch 1.
   Tensor patches;

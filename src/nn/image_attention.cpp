@@ -41,14 +41,14 @@ Tensor take_columns(RankContext& context, const Tensor& x, const Tensor& places)
 }
 
 /// x [T, …] with the rows of tokens of images replaced by those of `rows` [R, …].
-void put_rows(RankContext& context, const ImagePlaces::Ahead& ahead, const Tensor& rows,
+void put_rows(RankContext& context, const BatchImages::Ahead& ahead, const Tensor& rows,
               const Tensor& x) {
   const Tensor others = take_rows(context, x, ahead.others),
                own = take_rows(context, rows, ahead.place);
   add(context.ops, {others, own, x});
 }
 
-AttentionProblem problem_ahead(const AttentionProblem& base, const ImagePlaces::Ahead& ahead) {
+AttentionProblem problem_ahead(const AttentionProblem& base, const BatchImages::Ahead& ahead) {
   AttentionProblem problem = base;
   problem.q_offsets = problem.kv_offsets = ahead.offsets;
   problem.diagonal = ahead.diagonal;
@@ -61,7 +61,7 @@ AttentionProblem problem_ahead(const AttentionProblem& base, const ImagePlaces::
 }
 
 AttentionHeads take_heads(RankContext& context, const AttentionHeads& heads,
-                          const ImagePlaces::Ahead& ahead) {
+                          const BatchImages::Ahead& ahead) {
   return {take_rows(context, heads.q, ahead.tokens), take_rows(context, heads.k, ahead.tokens),
           take_rows(context, heads.v, ahead.tokens)};
 }
@@ -69,7 +69,7 @@ AttentionHeads take_heads(RankContext& context, const AttentionHeads& heads,
 }  // namespace
 
 void attend_ahead(RankContext& context, const AttentionMethod& method, const AttentionProblem& base,
-                  const ImagePlaces::Ahead& ahead, const AttentionHeads& heads,
+                  const BatchImages::Ahead& ahead, const AttentionHeads& heads,
                   AttentionResult& result) {
   const AttentionHeads own = take_heads(context, heads, ahead);
   const int64_t rows = own.q.dim(0), n = own.q.dim(1);
@@ -89,7 +89,7 @@ void attend_ahead(RankContext& context, const AttentionMethod& method, const Att
 }
 
 void attend_ahead_backward(RankContext& context, const AttentionMethod& method,
-                           const AttentionProblem& base, const ImagePlaces::Ahead& ahead,
+                           const AttentionProblem& base, const BatchImages::Ahead& ahead,
                            const AttentionHeads& heads, const AttendedGradient& d_out,
                            const Tensor& lse, const AttentionHeads& d_heads) {
   const AttentionHeads own = take_heads(context, heads, ahead);

@@ -14,13 +14,13 @@ namespace viaduct {
 /// Adds the keys ahead to `result`, which is that of causal attention (q [T, N, D], k [T, K, D] and
 /// v [T, K, Dv]; no dropout, no soft cap).
 void attend_ahead(RankContext& context, const AttentionMethod& method, const AttentionProblem& base,
-                  const ImagePlaces::Ahead& ahead, const AttentionHeads& heads,
+                  const BatchImages::Ahead& ahead, const AttentionHeads& heads,
                   AttentionResult& result);
 
 /// d_heads += their share of dq, dk, dv. `lse` [N, T] and the delta of `d_out` are those of the
 /// merged output.
 void attend_ahead_backward(RankContext& context, const AttentionMethod& method,
-                           const AttentionProblem& base, const ImagePlaces::Ahead& ahead,
+                           const AttentionProblem& base, const BatchImages::Ahead& ahead,
                            const AttentionHeads& heads, const AttendedGradient& d_out,
                            const Tensor& lse, const AttentionHeads& d_heads);
 

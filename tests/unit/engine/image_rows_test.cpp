@@ -104,7 +104,7 @@ TEST(ImageRowsTest, TokensThatSeeAheadAreReadFromTheEndOfTheirImage) {
   }
   batch.end_document();
   batch.images = count_up(4, form);
-  const ImagePlaces::Ahead ahead = on_device(batch, form).images.ahead;
+  const BatchImages::Ahead ahead = on_device(batch, form).images.ahead;
   EXPECT_THAT(list<int32_t>(ahead.tokens), ElementsAre(1, 0, 3, 4));
   EXPECT_THAT(list<int32_t>(ahead.offsets), ElementsAre(0, 2, 3, 4));
   EXPECT_THAT(list<int32_t>(ahead.diagonal), ElementsAre(-1, -1, -1));
