@@ -50,12 +50,14 @@ TEST_P(Images, AFrozenPartHasNoGradient) {
     for (const auto& [name, tensor] : all) {
       if (!name.starts_with("grad.")) continue;
       EXPECT_EQ(got.contains(name), !name.starts_with(part)) << field << " " << name;
-      if (got.contains(name)) EXPECT_EQ(relative_error(got.at(name), tensor), 0) << name;
+      if (!got.contains(name)) continue;
+      EXPECT_EQ(relative_error(got.at(name), tensor), 0) << name;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Images, testing::Values("gemma3_images", "llava_clip", "llava_siglip"),
+INSTANTIATE_TEST_SUITE_P(Cases, Images,
+                         testing::Values("gemma3_images", "llava_clip", "llava_siglip"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
