@@ -8,14 +8,24 @@
 #include "model/vision_names.h"
 
 namespace viaduct {
+namespace {
+
+/// One of the tensors of SigLIP's.
+const std::string kPoolingHead = "vision_tower.head.probe";
+
+}  // namespace
 
 void heed_image_weights(VisionConfig& vision, const TensorSource& stored) {
   bool head = false;
   for (const TensorInfo& info : stored.tensors()) {
     if (auto prefix = tower_prefix_of(info.name)) vision.tower_prefix = *std::move(prefix);
-    head = head || image_model_name(info.name) == "vision_tower.head.probe";
+    head = head || image_model_name(info.name) == kPoolingHead;
   }
-  vision.pooling_head = vision.tower == TowerKind::siglip && head;
+  vision.pooling_head = vision.pooling_head && head;
+}
+
+void heed_pooling_head(VisionConfig& vision, const TensorSource& weights) {
+  vision.pooling_head = vision.pooling_head && weights.contains(kPoolingHead);
 }
 
 std::unique_ptr<TensorSource> image_weights(std::unique_ptr<TensorSource> stored) {

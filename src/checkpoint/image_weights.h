@@ -10,8 +10,10 @@
 
 namespace viaduct {
 
-/// What the stored names say: their form, and whether a pooling head is there.
+/// What the names of a folder say: their form, and whether a pooling head is there.
 void heed_image_weights(VisionConfig& vision, const TensorSource& stored);
+/// The second alone, of weights that have the names here.
+void heed_pooling_head(VisionConfig& vision, const TensorSource& weights);
 
 /// `stored` under the names that the model has here. IoError where two tensors have the same name
 /// then.

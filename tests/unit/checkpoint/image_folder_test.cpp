@@ -115,6 +115,10 @@ TEST(ImageFolder, APoolingHeadThatIsNotThereIsNotExpected) {
   const ModelConfig model = read_model_config(opened);
   EXPECT_FALSE(model.vision.pooling_head);
   EXPECT_NO_THROW(check_tensors_fit(model, *open_weights(opened)));
+  const TemporaryFolder save;
+  const ModelFolder checkpoint =
+      with_images(convert_model({.from = folder.path(), .to = save / "run"}).path);
+  EXPECT_NO_THROW(check_tensors_fit(read_model_config(checkpoint), *open_weights(checkpoint)));
 }
 
 TEST(ImageFolder, Fp8IsRefusedByName) {
