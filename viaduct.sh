@@ -25,13 +25,14 @@ usage: ./viaduct.sh COMMAND [arguments]
   oracle MODEL_DIR      compare logits, loss and every gradient of a Hugging Face folder with the `transformers` package
                         (large download; tools/oracle/README.md); `oracle families` compares random models of every
                         family, `oracle scale` models of real widths, `oracle smollm2` a trained model, `oracle tuning`
-                        losses of its fine-tuning; these four write docs/parity.md; `oracle exports` opens exports with the
-                        newest packages, `oracle tokenizers` compares ids and texts with the `tokenizers` package (small),
-                        `oracle gguf` the values of quantized tensors with the `gguf` package (small), `oracle rounding`
-                        the error of quantized files with llama.cpp's (builds a part of it), `oracle templates` chat
-                        templates with `transformers` (small), `oracle tasks` the scores of tasks with `lm_eval` (large)
-  peers steps|gemms|experts|tokenization [options]
-                        time PyTorch, oneDNN and OpenBLAS (large download), or tokenizers (small), alternating with
+                        losses of its fine-tuning, `oracle adapters` of an adapter beside PEFT; these five write
+                        docs/parity.md; `oracle exports` opens exports with the newest packages, `oracle tokenizers`
+                        compares ids and texts with the `tokenizers` package (small), `oracle gguf` the values of
+                        quantized tensors with the `gguf` package (small), `oracle rounding` the error of quantized files
+                        with llama.cpp's (builds a part of it), `oracle templates` chat templates with `transformers`
+                        (small), `oracle tasks` the scores of tasks with `lm_eval` (large)
+  peers steps|gemms|experts|adapters|tokenization [options]
+                        time PyTorch, peft, oneDNN and OpenBLAS (large download), or tokenizers (small), alternating with
                         Viaduct, and print the ratios (docs/benchmarks.md); `--quick` for a first look, `--help` for all options
   growth [options]      measure tokens/s by sequence length, model size and number of threads; `--quick` for a first look
   hardware [--quick]    run the tests of every op on every instruction set of this machine, measure peaks, products, attention and

@@ -42,8 +42,8 @@ struct Options {
 /// Mock data, a constant learning rate, and nothing that is written.
 OverrideScope scope() {
   return {"viaduct bench step",
-          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "rng",
-           "train.global_batch_size", "train.micro_batch_size"}};
+          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "peft",
+           "rng", "train.global_batch_size", "train.micro_batch_size"}};
 }
 
 struct Measured {
@@ -264,10 +264,10 @@ Subcommand add_bench_step(CLI::App& bench) {
         defaults.dist = launch_defaults(launch);
         const RunSetup setup = prepare_run(load_run_config(options->config, overrides, defaults));
         VIADUCT_CHECK(ConfigError,
-                      !options->profile || setup.config.dist.device.value_or("cpu") == "cpu",
+                      !options->profile || setup.config.dist.device_kind() == DeviceKind::cpu,
                       "bench step: --profile with dist.device={}: the times of a record are the "
                       "host's; `viaduct bench ops --device cuda` times ops on a GPU",
-                      setup.config.dist.device.value());
+                      choice_name(setup.config.dist.device.value()));
         Measured measured;  // rank 0's
         run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
           Measured mine = measure(setup, *options, world);

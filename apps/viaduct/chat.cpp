@@ -15,6 +15,7 @@
 #include "generation_options.h"
 #include "model_options.h"
 #include "number_checks.h"
+#include "run/encoder_support.h"
 #include "run/launch.h"
 #include "run/longrope_note.h"
 #include "run/parallel_settings.h"
@@ -78,6 +79,7 @@ std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   auto prepared = std::make_unique<Prepared>();
   RunSetup& setup = prepared->setup;
   setup = open_generation(arguments, "viaduct chat", "messages");
+  refuse_encoder(setup.model, "viaduct chat");
   check_layout(setup.config);
   prepared->prompts = open_chat_prompts(arguments.talk, setup);
   prepared->settings = {.system = arguments.system,

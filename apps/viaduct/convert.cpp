@@ -33,15 +33,27 @@ const std::map<std::string, ModelFormat> kFormats{{"hf", ModelFormat::hugging_fa
 /// Fields that decide which pieces of the weights a rank saves.
 OverrideScope scope() {
   return {"viaduct convert",
-          {"ddp", "dist.ranks", "dist.use_tp_pp_dp_mapping", "model.tensor_model_parallel_size",
-           "model.context_parallel_size", "model.expert_model_parallel_size",
-           "model.expert_tensor_parallel_size", "model.pipeline_model_parallel_size",
+          {"ddp",
+           "dist.ranks",
+           "dist.use_tp_pp_dp_mapping",
+           "model.tensor_model_parallel_size",
+           "model.context_parallel_size",
+           "model.expert_model_parallel_size",
+           "model.expert_tensor_parallel_size",
+           "model.pipeline_model_parallel_size",
+           "model.encoder_pipeline_model_parallel_size",
+           "model.encoder_tensor_model_parallel_size",
            "model.virtual_pipeline_model_parallel_size",
            "model.account_for_embedding_in_pipeline_split",
-           "model.account_for_loss_in_pipeline_split", "model.num_layers_in_first_pipeline_stage",
-           "model.num_layers_in_last_pipeline_stage", "model.pipeline_model_parallel_layout",
-           "model.sequence_parallel", "model.tensor_parallel_num_weight_shards",
-           "model.cp_comm_type", "train.global_batch_size", "train.micro_batch_size"}};
+           "model.account_for_loss_in_pipeline_split",
+           "model.num_layers_in_first_pipeline_stage",
+           "model.num_layers_in_last_pipeline_stage",
+           "model.pipeline_model_parallel_layout",
+           "model.sequence_parallel",
+           "model.tensor_parallel_num_weight_shards",
+           "model.cp_comm_type",
+           "train.global_batch_size",
+           "train.micro_batch_size"}};
 }
 
 int run(Arguments& arguments) {

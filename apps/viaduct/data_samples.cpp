@@ -59,7 +59,7 @@ DataSetup read_settings(const std::vector<std::string>& words) {
   const Schema schema = run_schema(config);
   Problems problems;
   ConfigOutcome outcome = read_config(schema, input, problems);
-  check_states(schema, KnobDevice::cpu, outcome, problems);
+  check_states(schema, DeviceKind::cpu, outcome, problems);
   outcome.notes.clear();  // of settings that are not about rows
   apply_packing(config, outcome, problems);
   problems.throw_if_any();

@@ -30,7 +30,10 @@ std::vector<GroupKind> shown_kinds(const Mesh& mesh) {
   for (int i = 0; i < kGroupKinds; ++i) {
     const auto kind = static_cast<GroupKind>(i);
     const std::string_view name = group_kind_name(kind);
-    if (experts || !(name.starts_with("expert") || kind == GroupKind::ep)) kinds.push_back(kind);
+    if (!experts && (name.starts_with("expert") || kind == GroupKind::ep)) continue;
+    if (kind == GroupKind::encoder_positions && mesh.parts().encoder_stages.empty()) continue;
+    if (kind == GroupKind::decoder_positions && mesh.parts().decoder_stages.empty()) continue;
+    kinds.push_back(kind);
   }
   return kinds;
 }
@@ -56,6 +59,14 @@ std::string group_text(const std::vector<GlobalRank>& group, std::optional<int> 
 
 std::string chunk_text(const ChunkLayers& chunk) {
   std::vector<std::string> parts;
+  const EncoderChunk& encoder = chunk.encoder;
+  if (encoder.embedding) parts.emplace_back("embedding of the encoder");
+  if (encoder.blocks == 1) parts.push_back(fmt::format("its block {}", encoder.first_block));
+  if (encoder.blocks > 1) {
+    parts.push_back(fmt::format("its blocks {} to {}", encoder.first_block,
+                                encoder.first_block + encoder.blocks - 1));
+  }
+  if (encoder.norm) parts.emplace_back("its norm");
   if (chunk.embedding) parts.emplace_back("embedding");
   if (chunk.blocks == 1) parts.push_back(fmt::format("block {}", chunk.first_block));
   if (chunk.blocks > 1) {
@@ -149,6 +160,12 @@ Json layers_json(const Parallelism& parallelism) {
                     {"first", chunk.first_block},
                     {"count", chunk.blocks},
                     {"head", chunk.head}});
+    if (const EncoderChunk& encoder = chunk.encoder; encoder.any()) {
+      list.back()["encoder"] = {{"embedding", encoder.embedding},
+                                {"first", encoder.first_block},
+                                {"count", encoder.blocks},
+                                {"norm", encoder.norm}};
+    }
   }
   return list;
 }

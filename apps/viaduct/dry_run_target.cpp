@@ -39,7 +39,7 @@ void use_target(const std::string& target, std::vector<std::string>& overrides,
     defaults.cuda_target = cuda_target_of(target.substr(kCuda.size()));
     return;
   }
-  defaults.dist.device = std::string("cpu");  // also on a machine whose runs would use its GPU
+  defaults.dist.device = DeviceKind::cpu;  // also on a machine whose runs would use its GPU
   constexpr std::string_view kField = "dist.cpu_isa=";
   for (const std::string& given : overrides) {
     VIADUCT_CHECK(ConfigError, !given.starts_with(kField),

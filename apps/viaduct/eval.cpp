@@ -1,7 +1,6 @@
 // viaduct eval: loss, perplexity and bits per byte of a text or a data set, or the scores of tasks.
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -9,18 +8,16 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/units.h"
 #include "before_ranks.h"
 #include "dry_run_stages.h"
 #include "engine/dry_run.h"
 #include "eval_tasks.h"
+#include "evaluated_models.h"
 #include "generation_options.h"
 #include "model_options.h"
 #include "number_checks.h"
 #include "override_scope.h"
 #include "run/launch.h"
-#include "run/rank_device.h"
-#include "standard_streams.h"
 #include "subcommands.h"
 #include "train/text_evaluation.h"
 
@@ -29,6 +26,7 @@ namespace {
 
 struct Arguments {
   InferenceRequest inference;
+  std::vector<std::string> adapters;
   TextEvaluationRequest text;
   TaskArguments tasks;
   bool json = false, dry_run = false;
@@ -48,14 +46,40 @@ OverrideScope scope(bool tasks) {
   return scope;
 }
 
-void print_document(const EvaluationData& data, const TextScore& score) {
+using Texts = std::vector<EvaluatedModel<TextEvaluation>>;
+
+nlohmann::ordered_json document_of(const EvaluationData& data, const TextScore& score) {
   nlohmann::ordered_json document{{"loss", score.loss},         {"perplexity", score.perplexity},
                                   {"bits_per_byte", nullptr},   {"tokens", score.tokens},
                                   {"data_tokens", data.tokens}, {"conversations", nullptr},
                                   {"seconds", score.seconds}};
   if (score.bits_per_byte) document["bits_per_byte"] = *score.bits_per_byte;
   if (data.conversations) document["conversations"] = *data.conversations;
-  fmt::print("{}\n", document.dump());
+  return document;
+}
+
+void print_documents(const Texts& models, const std::vector<TextScore>& scores) {
+  nlohmann::ordered_json all;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const auto document = document_of(models[i].evaluation.data, scores[i]);
+    (have_names(models) ? all["adapters"][models[i].name] : all) = document;
+  }
+  fmt::print("{}\n", all.dump());
+}
+
+/// A line for each adapter.
+void print_rows(const Texts& models, const std::vector<TextScore>& scores) {
+  const size_t width = name_width(models);
+  fmt::print("{:<{}} {:>12} {:>12} {:>14} {:>14} {:>12}\n", "adapter", width, "loss", "perplexity",
+             "bits per byte", "tokens scored", "tokens/s");
+  for (size_t i = 0; i < models.size(); ++i) {
+    const TextScore& score = scores[i];
+    const auto tokens = static_cast<double>(models[i].evaluation.data.tokens);
+    fmt::print("{:<{}} {:>12.6f} {:>12.6g} {:>14} {:>14} {:>12.1f}\n", models[i].name, width,
+               score.loss, score.perplexity,
+               score.bits_per_byte ? fmt::format("{:.6f}", *score.bits_per_byte) : "–",
+               score.tokens, tokens / std::max(score.seconds, 1e-9));
+  }
 }
 
 void print_table(const EvaluationData& data, const TextScore& score) {
@@ -69,76 +93,91 @@ void print_table(const EvaluationData& data, const TextScore& score) {
              static_cast<double>(data.tokens) / std::max(score.seconds, 1e-9));
 }
 
-void evaluate_data(const TextEvaluation& evaluation, const Launch& launch, bool json) {
-  run_ranks(evaluation.run.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
-    const bool leads = world->rank() == 0;
-    if (leads) {
-      log_notes(evaluation.run);
-      if (!evaluation.data.note.empty()) log_info("{}", evaluation.data.note);
-      if (!evaluation.data.warning.empty()) log_warning("{}", evaluation.data.warning);
-    }
-    const bool shows = leads && ::isatty(STDERR_FILENO) == 1;
-    const RankDevice rank = make_rank_device(evaluation.run.config.dist);
-    const TextScore score = evaluate_text(
-        evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
-          if (shows)
-            say("\r{} of {}{}", done, counted(of, "micro-batch", "micro-batches"),
-                done < of ? "" : "\n");
-        });
-    if (leads) (json ? print_document : print_table)(evaluation.data, score);
-  });
+void evaluate_data(const Texts& models, const Launch& launch, bool json) {
+  measure<TextScore>(
+      models, launch,
+      [](const TextEvaluation& evaluation, Device& device, const OpTable& ops,
+         std::shared_ptr<Communicator> world, const auto& progress) {
+        if (world->rank() == 0) {
+          if (!evaluation.data.note.empty()) log_info("{}", evaluation.data.note);
+          if (!evaluation.data.warning.empty()) log_warning("{}", evaluation.data.warning);
+        }
+        return evaluate_text(evaluation, device, ops, std::move(world), progress);
+      },
+      [&](const std::vector<TextScore>& scores) {
+        if (json) return print_documents(models, scores);
+        if (have_names(models)) return print_rows(models, scores);
+        print_table(models.front().evaluation.data, scores.front());
+      });
 }
 
-/// What `prepare` makes of the model and its data, which every process does before the ranks
+/// The adapters that are measured, by the names in the results; without any the model itself.
+std::vector<std::pair<std::string, std::optional<std::string>>> adapters_of(
+    const std::vector<std::string>& options) {
+  const GivenAdapters given = given_adapters(options);
+  if (given.named.empty()) return {{"", given.folder}};
+  std::vector<std::pair<std::string, std::optional<std::string>>> adapters;
+  if (given.folder) adapters.emplace_back(*given.folder, given.folder);
+  for (const NamedAdapter& named : given.named)
+    adapters.emplace_back(named.name, named.folder.string());
+  return adapters;
+}
+
+/// What `prepare` makes of each model and its data, which every process does before the ranks
 /// connect.
-template <class Prepare>
-auto prepared(Arguments& arguments, Launch& launch, const Prepare& prepare) {
+template <class Evaluation, class Prepare>
+std::vector<EvaluatedModel<Evaluation>> prepared(Arguments& arguments, Launch& launch,
+                                                 const Prepare& prepare) {
   return before_ranks([&] {
     VIADUCT_CHECK(ConfigError, arguments.has_tasks() || !arguments.text.data.empty(),
                   "viaduct eval: expected --data (a text or a data set) or --tasks (a file of "
                   "tasks)");
     scope(arguments.has_tasks()).check(arguments.inference.overrides);
-    if (const auto& adapter = arguments.inference.adapter) {
-      VIADUCT_CHECK(
-          ConfigError, given_adapters({*adapter}).named.empty(),
-          "--adapter {}: viaduct eval measures one model at a time, and its texts name no "
-          "adapter; expected DIR",
-          *adapter);
-    }
+    const auto adapters = adapters_of(arguments.adapters);
+    VIADUCT_CHECK(ConfigError, adapters.size() == 1 || !arguments.dry_run || !arguments.json,
+                  "--dry-run --json with {} adapters: they are measured one after the other, and "
+                  "the document is of one; expected one --adapter",
+                  adapters.size());
     if (!arguments.dry_run) launch = launch_of_process();
     arguments.inference.dist = launch_defaults(launch);
-    auto evaluation = prepare();
-    check_started(evaluation.run.config.dist, launch);
-    return evaluation;
+    std::vector<EvaluatedModel<Evaluation>> models;
+    for (const auto& [name, folder] : adapters) {
+      arguments.inference.adapter = folder;
+      models.push_back({name, prepare()});
+    }
+    check_started(models.front().evaluation.run.config.dist, launch);
+    return models;
   });
 }
 
 int run(Arguments arguments) {
   Launch launch;
-  const auto act = [&](const auto& evaluation, const auto& evaluate) {
-    if (arguments.dry_run) {
-      print_memory(dry_run_stages(evaluation.run), "an evaluated micro-batch", arguments.json);
-    } else {
-      evaluate(evaluation);
+  const auto act = [&](const auto& models, const auto& evaluate) {
+    if (!arguments.dry_run) {
+      evaluate(models);
+      return 0;
     }
+    for (const auto& model : models)
+      print_memory(dry_run_stages(model.evaluation.run),
+                   "an evaluated micro-batch" +
+                       (model.name.empty() ? "" : " with the adapter " + model.name),
+                   arguments.json);
     return 0;
   };
   if (arguments.has_tasks()) {
-    const TaskEvaluation tasks = prepared(arguments, launch, [&] {
+    const auto tasks = prepared<TaskEvaluation>(arguments, launch, [&] {
       arguments.tasks.request.inference = arguments.inference;
       return prepare_task_evaluation(arguments.tasks.request);
     });
-    return act(tasks, [&](const TaskEvaluation& evaluation) {
-      run_task_evaluation(evaluation, launch, arguments.tasks.rows, arguments.json);
+    return act(tasks, [&](const EvaluatedTasks& models) {
+      run_task_evaluation(models, launch, arguments.tasks.rows, arguments.json);
     });
   }
-  const TextEvaluation text = prepared(arguments, launch, [&] {
+  const Texts texts = prepared<TextEvaluation>(arguments, launch, [&] {
     arguments.text.inference = arguments.inference;
     return prepare_text_evaluation(arguments.text);
   });
-  return act(text, [&](const TextEvaluation& evaluation) {
-    evaluate_data(evaluation, launch, arguments.json);
-  });
+  return act(texts, [&](const Texts& models) { evaluate_data(models, launch, arguments.json); });
 }
 
 /// The options of --tasks.
@@ -176,8 +215,10 @@ Subcommand add_eval(CLI::App& root) {
   CLI::App* app = root.add_subcommand(
       "eval", "Loss, perplexity and bits per byte of a text or a data set, or the scores of tasks");
   add_model_option(*app, arguments->inference.model);
-  app->add_option("--adapter", arguments->inference.adapter,
-                  "Folder of an adapter, as PEFT or a run with adapters writes it")
+  app->add_option("--adapter", arguments->adapters,
+                  "Folder of an adapter, as PEFT or a run with adapters writes it; NAME=DIR (any "
+                  "number of times): each is measured, and the results are by name")
+      ->allow_extra_args(false)  // what follows is an override
       ->check(not_empty());
   CLI::Option* data =
       app->add_option("--data", arguments->text.data,
@@ -202,7 +243,8 @@ Subcommand add_eval(CLI::App& root) {
   app->add_flag("--json", arguments->json,
                 "One JSON document: loss, perplexity, bits_per_byte (null without a tokenizer), "
                 "tokens (scored), data_tokens (all), conversations (null of a text), seconds; of "
-                "tasks: tasks, and rows with --rows");
+                "tasks: tasks, and rows with --rows; with --adapter NAME=DIR such a document for "
+                "each name, in adapters");
   app->add_flag("--dry-run", arguments->dry_run, "Print the memory of each rank; start nothing");
   app->add_option("OVERRIDES", arguments->inference.overrides, overrides_text(scope(false)));
   app->footer(

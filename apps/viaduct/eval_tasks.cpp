@@ -1,15 +1,10 @@
 #include "eval_tasks.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <span>
 
 #include "base/json.h"
-#include "base/units.h"
-#include "model_options.h"
-#include "run/rank_device.h"
-#include "standard_streams.h"
 
 namespace viaduct::cli {
 namespace {
@@ -26,7 +21,7 @@ void for_each_line(const TaskFile& file, const TaskScore& score, const F& use) {
   }
 }
 
-void print_document(const TaskFile& file, const TaskScore& score, bool rows) {
+Json document_of(const TaskFile& file, const TaskScore& score, bool rows) {
   Json document{{"tasks", Json::object()}};
   for (const TaskFigures& figures : score.figures)
     document["tasks"][figures.task] = to_json(figures);
@@ -41,7 +36,17 @@ void print_document(const TaskFile& file, const TaskScore& score, bool rows) {
       list.push_back({{"log_likelihoods", likelihoods}, {"is_greedy", greedy}});
     });
   }
-  fmt::print("{}\n", document.dump());
+  return document;
+}
+
+void print_documents(const EvaluatedTasks& models, const std::vector<TaskScore>& scores,
+                     bool rows) {
+  Json all;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const Json document = document_of(models[i].evaluation.tasks.file, scores[i], rows);
+    (have_names(models) ? all["adapters"][models[i].name] : all) = document;
+  }
+  fmt::print("{}\n", all.dump());
 }
 
 std::string cell(const std::optional<TaskMean>& mean) {
@@ -50,43 +55,51 @@ std::string cell(const std::optional<TaskMean>& mean) {
                      : fmt::format("{:.4f}", mean->value);
 }
 
-void print_table(const TaskFile& file, const TaskScore& score, bool rows) {
+/// Lines of all adapters, which have the same tasks.
+void print_tables(const EvaluatedTasks& models, const std::vector<TaskScore>& scores, bool rows) {
   size_t width = 4;
-  for (const TaskFigures& figures : score.figures) width = std::max(width, figures.task.size());
-  fmt::print("{:<{}} {:>6} {:>17} {:>17} {:>17} {:>12}\n", "task", width, "lines", "acc",
-             "acc_norm", "acc_bytes", "perplexity");
-  for (const TaskFigures& f : score.figures) {
-    fmt::print("{:<{}} {:>6} {:>17} {:>17} {:>17} {:>12}\n", f.task, width, f.lines, cell(f.acc),
-               cell(f.acc_norm), cell(f.acc_bytes),
-               f.perplexity ? fmt::format("{:.6g}", *f.perplexity) : "–");
+  for (const TaskFigures& figures : scores.front().figures)
+    width = std::max(width, figures.task.size());
+  const auto named = [&](const std::string& name) {
+    return have_names(models) ? fmt::format("{:<{}} ", name, name_width(models)) : std::string();
+  };
+  fmt::print("{}{:<{}} {:>6} {:>17} {:>17} {:>17} {:>12}\n", named("adapter"), "task", width,
+             "lines", "acc", "acc_norm", "acc_bytes", "perplexity");
+  for (size_t i = 0; i < models.size(); ++i) {
+    for (const TaskFigures& f : scores[i].figures) {
+      fmt::print("{}{:<{}} {:>6} {:>17} {:>17} {:>17} {:>12}\n", named(models[i].name), f.task,
+                 width, f.lines, cell(f.acc), cell(f.acc_norm), cell(f.acc_bytes),
+                 f.perplexity ? fmt::format("{:.6g}", *f.perplexity) : "–");
+    }
   }
   if (!rows) return;
-  fmt::print("\n{:<{}} {:>6}  log-likelihoods (*: greedy)\n", "task", width, "line");
-  for_each_line(file, score, [&](const TaskLine& line, std::span<const TextLikelihood> texts) {
-    std::string list;
-    for (const TextLikelihood& text : texts)
-      list += fmt::format(" {:.4f}{}", text.log_likelihood, text.is_greedy ? "*" : "");
-    fmt::print("{:<{}} {:>6} {}\n", line.task, width, line.line, list);
-  });
+  fmt::print("\n{}{:<{}} {:>6}  log-likelihoods (*: greedy)\n", named("adapter"), "task", width,
+             "line");
+  const auto print_lines = [&](const std::string& name, const TaskFile& file,
+                               const TaskScore& score) {
+    for_each_line(file, score, [&](const TaskLine& line, std::span<const TextLikelihood> texts) {
+      std::string list;
+      for (const TextLikelihood& text : texts)
+        list += fmt::format(" {:.4f}{}", text.log_likelihood, text.is_greedy ? "*" : "");
+      fmt::print("{}{:<{}} {:>6} {}\n", name, line.task, width, line.line, list);
+    });
+  };
+  for (size_t i = 0; i < models.size(); ++i)
+    print_lines(named(models[i].name), models[i].evaluation.tasks.file, scores[i]);
 }
 
 }  // namespace
 
-void run_task_evaluation(const TaskEvaluation& evaluation, const Launch& launch, bool rows,
-                         bool json) {
-  run_ranks(evaluation.run.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
-    const bool leads = world->rank() == 0;
-    if (leads) log_notes(evaluation.run);
-    const bool shows = leads && ::isatty(STDERR_FILENO) == 1;
-    const RankDevice rank = make_rank_device(evaluation.run.config.dist);
-    const TaskScore score = evaluate_tasks(
-        evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
-          if (shows)
-            say("\r{} of {}{}", done, counted(of, "micro-batch", "micro-batches"),
-                done < of ? "" : "\n");
-        });
-    if (leads) (json ? print_document : print_table)(evaluation.tasks.file, score, rows);
-  });
+void run_task_evaluation(const EvaluatedTasks& models, const Launch& launch, bool rows, bool json) {
+  measure<TaskScore>(
+      models, launch,
+      [](const TaskEvaluation& evaluation, Device& device, const OpTable& ops,
+         std::shared_ptr<Communicator> world, const auto& progress) {
+        return evaluate_tasks(evaluation, device, ops, std::move(world), progress);
+      },
+      [&](const std::vector<TaskScore>& scores) {
+        (json ? print_documents : print_tables)(models, scores, rows);
+      });
 }
 
 }  // namespace viaduct::cli

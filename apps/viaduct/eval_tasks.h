@@ -1,7 +1,7 @@
 #pragma once
 // viaduct eval --tasks: choices and continuations scored by a model.
 
-#include "run/launch.h"
+#include "evaluated_models.h"
 #include "train/task_evaluation.h"
 
 namespace viaduct::cli {
@@ -11,8 +11,9 @@ struct TaskArguments {
   bool rows = false;  // prints the log-likelihoods of each line
 };
 
+using EvaluatedTasks = std::vector<EvaluatedModel<TaskEvaluation>>;
+
 /// Evaluates and prints; rank 0 alone prints, when everything is done. `json`: one document.
-void run_task_evaluation(const TaskEvaluation& evaluation, const Launch& launch, bool rows,
-                         bool json);
+void run_task_evaluation(const EvaluatedTasks& models, const Launch& launch, bool rows, bool json);
 
 }  // namespace viaduct::cli

@@ -17,6 +17,7 @@
 #include "generation_options.h"
 #include "model_options.h"
 #include "number_checks.h"
+#include "run/encoder_support.h"
 #include "run/launch.h"
 #include "run/longrope_note.h"
 #include "run/rank_device.h"
@@ -98,7 +99,10 @@ void warn_about_adapters(const Prepared& prepared) {
 /// The prompts that the lines stand for, and what ends their texts.
 void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines lines) {
   std::unique_ptr<const ChatPrompts> chat;
-  if (arguments.chat) chat = open_chat_prompts(arguments.talk, prepared.setup);
+  if (arguments.chat) {
+    refuse_encoder(prepared.setup.model, "viaduct generate --chat");
+    chat = open_chat_prompts(arguments.talk, prepared.setup);
+  }
   prepared.texts =
       chat ? make_chat_prompts(lines.lines, lines.jsonl, *chat) : plain_prompts(std::move(lines));
   warn_about_tools(prepared.texts);
@@ -214,6 +218,7 @@ Subcommand add_generate(CLI::App& root) {
                       overrides_text(generation_scope("viaduct generate"),
                                      " (ranks that are left over take other prompts)"));
   app->footer(
+      "A model with an encoder (T5) reads each prompt there, and its answer comes out.\n"
       "A text ends at a stop token of the tokenizer, generation_config.json or config.json, at a "
       "--stop string,\nor at --max-new-tokens. The text of one prompt is printed as it comes.\n\n"
       "Example:\n  viaduct generate --model runs/quickstart/checkpoints --prompt \"ROMEO:\" "

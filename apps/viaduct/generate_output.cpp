@@ -10,7 +10,7 @@
 namespace viaduct::cli {
 void GenerateOutput::begin() {
   began_ = steady_seconds();
-  if (streams() && !form_.answers) print_now(texts_.front().text);
+  if (streams() && shows_prompt(0)) print_now(texts_.front().text);
 }
 
 void GenerateOutput::piece(const std::string& text) {
@@ -23,13 +23,13 @@ void GenerateOutput::print(const GeneratedText& text) const {
   const Generated& generated = text.generated;
   if (!form_.json) {
     if (streams()) return print_now("\n");
-    return print_now((text.number > 0 ? "\n" : "") + (form_.answers ? "" : prompt) + text.text +
-                     "\n");
+    return print_now((text.number > 0 ? "\n" : "") + (shows_prompt(text.number) ? prompt : "") +
+                     text.text + "\n");
   }
   nlohmann::ordered_json document{
       {"prompt", prompt},
       {"text", text.text},
-      {"prompt_tokens", prompts_[static_cast<size_t>(text.number)].ids},
+      {"prompt_tokens", prompts_[static_cast<size_t>(text.number)].asked()},
       {"tokens", generated.tokens},
       {"stop_reason", reason_name(generated.reason)},
       {"stop_token", nullptr},

@@ -32,6 +32,10 @@ class GenerateOutput {
 
  private:
   bool streams() const { return texts_.size() == 1 && !form_.json; }
+  /// Whether a text goes on with its prompt; an encoder's input is another text.
+  bool shows_prompt(int64_t number) const {
+    return !form_.answers && prompts_[static_cast<size_t>(number)].input.empty();
+  }
   void print(const GeneratedText& text) const;
 
   const std::vector<PromptText>& texts_;

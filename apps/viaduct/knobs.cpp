@@ -37,8 +37,8 @@ Json describe_field(const Field& field) {
             {"allowed", field.allowed_text()},
             {"doc", field.doc},
             {"constraints", field.constraints}};
-  for (const KnobDevice device : kKnobDevices) {
-    knob["state"][to_string(device)] = to_string(field.state_on(device));
+  for (const DeviceKind device : kDeviceKinds) {
+    knob["state"][std::string(choice_name(device))] = to_string(field.state_on(device));
   }
   knob["planned_values"] = field.planned_choices;
   knob["reason"] = field.reason;

@@ -3,7 +3,8 @@
     torch_step.py '{"model": {…}, "rows": 4, "dtype": "bf16", "attention": "sdpa", "compile": false, "fused": false}'
 
 Prints one JSON line when ready. Then, for each line `N` on standard input, it runs N training steps (forward, backward, clip, AdamW) on random
-tokens and prints their seconds. BF16 is autocast with FP32 weights, gradients and states."""
+tokens and prints their seconds. BF16 is autocast with FP32 weights, gradients and states. With "lora" (options of peft's LoraConfig) an adapter
+on all linear layers trains alone; "frozen": "bf16" has the frozen weights in BF16, and FP32 factors, as peft makes them."""
 
 import contextlib
 import json
@@ -27,6 +28,13 @@ def build(setting):
     from hf_models import build as build_hf
 
     model = build_hf(m, setting["attention"])
+    if "lora" in setting:
+        from peft import LoraConfig, get_peft_model
+
+        if setting["frozen"] == "bf16":
+            model = model.to(torch.bfloat16)
+        model = get_peft_model(model, LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM", **setting["lora"]))
+        model.train()
     run = torch.compile(model) if setting["compile"] else model
 
     def loss(tokens, labels):
@@ -42,7 +50,8 @@ def main():
     torch.manual_seed(1)
     torch.set_num_threads(setting["threads"])
     model, forward = build(setting)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1,
+    training = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(training, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1,
                                   **({"fused": True} if setting["fused"] else {}))
     bf16 = setting["dtype"] == "bf16"
 
@@ -51,7 +60,7 @@ def main():
         with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
             loss = forward(tokens[:, :-1], tokens[:, 1:].contiguous())
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(training, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return loss.item()

@@ -159,6 +159,19 @@ def report(scored, unsupported, basis):
     return text
 
 
+def counts(scored, rows):
+    """Which rows are predicted, in words."""
+    mean = lambda members: f"{100 * statistics.mean(abs(r['error']) for r in members):.1f} %"
+    adapted = [r for r in scored if "LoRA" in r["row"]["notes"]]
+    narrow = sum(r["row"]["precision"].startswith(("fp8", "fp4", "nvfp4", "mxfp8")) for r in scored)
+    text = (f"{len(scored)} of the {len(rows)} rows are predicted, {narrow} of them in FP8 or FP4, "
+            f"{sum(bool(r['model']['experts']) for r in scored)} of models with experts, {len(adapted)} of LoRA")
+    text += f" (mean error {mean(adapted)})" if adapted else ""
+    unfit = sum(not r["fits"] for r in scored)
+    return text + (f". {unfit} of them need more memory here than the GPU has, which their notes in the document say; [why](#memory). "
+                   f"The mean error from specification sheets is {mean(scored)}; the goal is 12 %.\n")
+
+
 def percent(value):
     return f"{100 * value:+.1f} %"
 
@@ -265,7 +278,7 @@ def main():
     parser.add_argument("--document")
     parser.add_argument("--memory", help="the document of published_memory.csv: makes tables of memory instead of speed")
     parser.add_argument("--fit")
-    parser.add_argument("--markdown", help="write the tables between the markers of this page")
+    parser.add_argument("--markdown", help="write the tables, and the counts of rows, between the markers of this page")
     options = parser.parse_args()
     if options.document:
         document = json.loads(pathlib.Path(options.document).read_text())
@@ -289,11 +302,15 @@ def main():
     if not options.markdown:
         print(text)
         return 0
-    page = pathlib.Path(options.markdown)
     name = "memory" if options.memory else "fitted" if options.constants else "spec-sheet"
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    before, rest = page.read_text().split(begin)
-    page.write_text(before + begin + "\n" + text + "\n" + end + rest.split(end)[1])
+    sections = {name: text}
+    if name == "spec-sheet":
+        sections["counts"] = counts(scored, rows)
+    page = pathlib.Path(options.markdown)
+    for name, text in sections.items():
+        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+        before, rest = page.read_text().split(begin)
+        page.write_text(before + begin + "\n" + text + "\n" + end + rest.split(end)[1])
     return 0
 
 

@@ -66,16 +66,13 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
   group.field("fully_parallel_load", config.fully_parallel_load,
               "Each data-parallel rank reads a share of the tensors of which all hold copies, and "
               "sends it to the others; false: each reads all of them.");
-  group
-      .field(
-          "dist_ckpt_strictness", config.dist_ckpt_strictness,
-          "Treatment of a tensor that a resumed run needs and its checkpoint lacks (unexpected), "
-          "and of one that the run does not use: raise_all: both are errors; raise_unexpected: the "
-          "former is, found before anything is read; assume_ok_unexpected: the same, found by the "
-          "rank that reads it; log_all: both are warnings; log_unexpected: the former is. A "
-          "missing tensor starts as in a new run. Another shape or type is always an error.")
-      .one_of(
-          {"assume_ok_unexpected", "log_unexpected", "log_all", "raise_unexpected", "raise_all"});
+  group.field(
+      "dist_ckpt_strictness", config.dist_ckpt_strictness,
+      "Treatment of a tensor that a resumed run needs and its checkpoint lacks (unexpected), "
+      "and of one that the run does not use: raise_all: both are errors; raise_unexpected: the "
+      "former is, found before anything is read; assume_ok_unexpected: the same, found by the "
+      "rank that reads it; log_all: both are warnings; log_unexpected: the former is. A "
+      "missing tensor starts as in a new run. Another shape or type is always an error.");
   group.field("continue_on_save_failure", config.continue_on_save_failure,
               "A failed save (disk full) is reported and training continues; the previous "
               "checkpoint stays.");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/strictness.h"
 #include "config/field.h"
 
 namespace viaduct {
@@ -24,7 +25,7 @@ struct CheckpointConfig {
   bool fallback_to_previous = false;
   bool continue_on_save_failure = false;
   bool fully_parallel_save = true, fully_parallel_load = false;
-  std::string dist_ckpt_strictness = "raise_all";
+  Strictness dist_ckpt_strictness = Strictness::raise_all;
   std::vector<std::string> allow_changes;
 };
 

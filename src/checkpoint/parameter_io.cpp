@@ -86,21 +86,10 @@ std::string stored_name(const TensorSource& source, const std::string& name,
   return name;
 }
 
-Strictness strictness_of(std::string_view name) {
-  constexpr std::pair<std::string_view, Strictness> kNames[] = {
-      {"raise_all", Strictness::raise_all},
-      {"raise_unexpected", Strictness::raise_unexpected},
-      {"assume_ok_unexpected", Strictness::assume_ok_unexpected},
-      {"log_all", Strictness::log_all},
-      {"log_unexpected", Strictness::log_unexpected}};
-  for (const auto& [known, strictness] : kNames)
-    if (known == name) return strictness;
-  fail<ConfigError>("checkpoint.dist_ckpt_strictness: unknown value \"{}\"", name);
-}
-
 std::vector<std::string> logical_names(const ModelConfig& config) {
   const auto device = make_sim_device();  // only structure, no memory
-  const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
+  const auto model =
+      build_model(*device, config, {.precision = precision_recipe(RecipeName::fp32)}, 1);
   std::vector<std::string> names;
   std::set<std::string> seen;
   for (const Parameter* parameter : model->parameters()) {
@@ -114,7 +103,8 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
                      const std::vector<TensorKind>& kinds, const AdapterSettings& adapters) {
   const TensorNames& names = model_family(config.family).names;
   const auto device = make_sim_device();  // only structure, no memory
-  const LayerSettings settings{.precision = precision_recipe("fp32"), .adapters = adapters};
+  const LayerSettings settings{.precision = precision_recipe(RecipeName::fp32),
+                               .adapters = adapters};
   const auto model = build_model(*device, config, settings, 1);
   TensorFit fit;
   std::set<std::string> used;

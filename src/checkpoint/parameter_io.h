@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/logical_values.h"
+#include "checkpoint/strictness.h"
 #include "checkpoint/tensor_source.h"
 #include "model/model_config.h"
 #include "nn/adapter_settings.h"
@@ -13,18 +14,6 @@
 #include "sharding/run_cursor.h"
 
 namespace viaduct {
-
-/// `checkpoint.dist_ckpt_strictness`, by Megatron's names: a tensor that the run has and the source
-/// lacks is unexpected, `_all` also covers tensors that the run does not use.
-enum class Strictness {
-  raise_all,
-  raise_unexpected,
-  assume_ok_unexpected,  // as raise_unexpected, but found when it is read
-  log_all,
-  log_unexpected,
-};
-/// ConfigError for an unknown name.
-Strictness strictness_of(std::string_view name);
 
 /// The names of the logical tensors of the whole model, in its order.
 std::vector<std::string> logical_names(const ModelConfig& config);

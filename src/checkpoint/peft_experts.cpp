@@ -32,7 +32,7 @@ std::vector<LayerExperts> layers_of(const ModelConfig& model) {
   std::vector<LayerExperts> layers;
   if (!model.moe.any()) return layers;
   const TensorNames& names = model_family(model.family).names;
-  for (int64_t layer = 0; layer < model.layers; ++layer) {
+  for (int64_t layer = 0; layer < model.layers + model.mtp_layers; ++layer) {
     if (!model.moe.routes(model.kind_of(layer))) continue;
     const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
     LayerExperts one;

@@ -155,7 +155,9 @@ std::vector<std::string> target_names(const AdapterSettings& settings, const Mod
   }
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   const bool all = std::ranges::all_of(modules, [&](const AdaptableModule& module) {
-    return !ends.contains(last_part(module.name)) || whole.contains(module.name);
+    // Models of PEFT's have no layers of multi-token prediction.
+    return module.further >= 0 || !ends.contains(last_part(module.name)) ||
+           whole.contains(module.name);
   });
   const std::set<std::string>& names = all ? ends : whole;
   return {names.begin(), names.end()};

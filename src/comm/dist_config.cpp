@@ -18,21 +18,19 @@ FieldGroup dist_fields(DistConfig& config) {
              "is absent or equal.")
       .range(1, kMostRanks)
       .alias("world_size")
-      .constraint("divisible by tp · cp · pp and by etp · ep · pp");
+      .constraint("divisible by cp · (etp · epp + tp · pp), and by those of experts");
   group
       .field("device", config.device,
              "What ranks compute on; cuda needs libviaduct_cuda.so and a GPU for each rank, or one "
              "that ranks share; sim trains in virtual time on dist.cluster, without losses and "
              "checkpoints, train_iters=3 unless given; auto: cuda where a GPU can be used, else "
              "cpu.")
-      .one_of({"cpu", "cuda", "sim"})
       .constraint("sim needs dist.cluster; viaduct train alone has it");
   group
       .field("cpu_isa", config.cpu_isa,
              "Instruction set of the CPU kernels; auto: the fastest of this machine, the last that "
              "`viaduct version` names. portable runs on any processor (aarch64), with the bits of "
              "avx2.")
-      .one_of({"portable", "avx2", "avx512", "avx512_bf16", "amx"})
       .constraint("supported by this machine");
   group
       .field("threads_per_rank", config.threads_per_rank,
@@ -80,7 +78,7 @@ FieldGroup dist_fields(DistConfig& config) {
              "What carries tensors between GPUs. gloo: the memory of hosts, by this program's "
              "threads or by MPI (not by Gloo), as for ranks that share a GPU; slow, and needs no "
              "NCCL. On cpu that is always so.")
-      .one_of({"nccl", "gloo"})
+      .one_of({TensorTransport::nccl, TensorTransport::gloo})
       .constraint("gloo: not with settings of NCCL, nor for ranks of torchrun");
   group
       .field(
@@ -117,7 +115,7 @@ FieldGroup dist_model_fields(DistConfig& config) {
       .field("pipeline_model_parallel_comm_backend", config.pipeline_model_parallel_comm_backend,
              "What carries tensors between the stages of GPUs; null: dist.distributed_backend, as "
              "for the other groups.")
-      .one_of({"nccl", "ucc"})
+      .one_of({TensorTransport::nccl, TensorTransport::ucc})
       .constraint(
           "not ucc, a library that is not used here; nccl needs distributed_backend = nccl");
   return group;
@@ -154,6 +152,18 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "pp: stages that the layers are cut into.")
       .range(1, kMostRanks)
       .constraint("divides num_layers unless the split is given");
+  group
+      .field(
+          "encoder_pipeline_model_parallel_size", config.encoder_pipeline_model_parallel_size,
+          "epp: stages of the encoder of an encoder-decoder model, in front of the decoder's pp; "
+          "their ranks come first. 0: the encoder is on the decoder's first stage.")
+      .range(0, kMostRanks)
+      .constraint("divides encoder_num_layers; above 0 needs encoder_num_layers");
+  group
+      .field("encoder_tensor_model_parallel_size", config.encoder_tensor_model_parallel_size,
+             "etp: tp of the encoder's stages; 0: tensor_model_parallel_size.")
+      .range(0, kMostRanks)
+      .constraint("needs encoder_pipeline_model_parallel_size above 0; 0 or tp");
   group
       .field("context_parallel_size", config.context_parallel_size,
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "

@@ -1,21 +1,34 @@
 #pragma once
 // Section `dist` (ranks and devices) and the parallel sizes, which Megatron keeps in `model`.
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/device_kind.h"
 #include "config/field.h"
+#include "hardware/cpu_isa.h"
 
 namespace viaduct {
 
+/// What carries tensors between GPUs.
+enum class TensorTransport {
+  nccl,
+  gloo,  // the memory of hosts (comm/staged_communicator.h)
+  ucc,   // refused
+};
+constexpr auto choice_names(TensorTransport) {
+  return std::to_array<std::string_view>({"nccl", "gloo", "ucc"});
+}
+
 struct DistConfig {
   int ranks = 1;
-  /// "cpu", "cuda" or "sim"; `auto`: cuda where one is usable, else cpu.
-  Auto<std::string> device;
-  /// "avx2", "avx512" or "amx"; `auto`: the best of this machine.
-  Auto<std::string> cpu_isa;
+  /// `auto`: cuda where one is usable, else cpu.
+  Auto<DeviceKind> device;
+  /// `auto`: the best of this machine.
+  Auto<CpuIsa> cpu_isa;
   /// `auto`: max(1, cores / ranks on this machine).
   Auto<int> threads_per_rank;
   double distributed_timeout_minutes = 10;
@@ -39,10 +52,9 @@ struct DistConfig {
   bool symmetric_memory = false;
 
   // Of device "cuda":
-  /// "nccl", or "gloo": tensors travel through the memory of hosts (comm/staged_communicator.h).
-  std::string distributed_backend = "nccl";
-  /// In section `model`. "nccl" or "ucc"; null: as the other groups.
-  std::optional<std::string> pipeline_model_parallel_comm_backend;
+  TensorTransport distributed_backend = TensorTransport::nccl;
+  /// In section `model`; null: as the other groups.
+  std::optional<TensorTransport> pipeline_model_parallel_comm_backend;
   /// Groups whose communication goes before computation (comm/stream_priority.h); null: all.
   std::optional<std::vector<std::string>> high_priority_stream_groups;
   /// Of the GPUs of a machine (run/gpu_boost.h); null: it stays as it is.
@@ -51,7 +63,10 @@ struct DistConfig {
   /// near their GPU.
   std::optional<bool> numactl;
 
-  bool simulated() const { return device.value_or("cpu") == "sim"; }
+  /// The device, `auto` replaced where it was not resolved.
+  DeviceKind device_kind() const { return device.value_or(DeviceKind::cpu); }
+  bool on_cuda() const { return device_kind() == DeviceKind::cuda; }
+  bool simulated() const { return device_kind() == DeviceKind::sim; }
 
   /// The order of axes for `Mesh`, leftmost varies fastest.
   std::string_view mesh_order() const {
@@ -63,16 +78,25 @@ struct DistConfig {
 struct ParallelConfig {
   int tensor_model_parallel_size = 1;
   int pipeline_model_parallel_size = 1;
+  int encoder_pipeline_model_parallel_size = 0;  // 0: on the decoder's first stage
+  int encoder_tensor_model_parallel_size = 0;    // 0: as the decoder's
   int context_parallel_size = 1;
   int expert_model_parallel_size = 1;
   std::optional<int> expert_tensor_parallel_size;
   /// `auto`: tp > 1 and the sequence divides by it.
   Auto<bool> sequence_parallel;
 
-  /// Ranks that hold one replica of the model and share one sequence: tp · cp · pp.
+  /// Of the encoder and of the decoder, one behind the other.
+  int stages() const { return encoder_pipeline_model_parallel_size + pipeline_model_parallel_size; }
+  int encoder_tensor() const {
+    return encoder_tensor_model_parallel_size == 0 ? tensor_model_parallel_size
+                                                   : encoder_tensor_model_parallel_size;
+  }
+  /// Ranks that hold one replica of the model and share one sequence: cp · (etp · epp + tp · pp).
   int64_t model_ranks() const {
-    return int64_t{1} * tensor_model_parallel_size * context_parallel_size *
-           pipeline_model_parallel_size;
+    return int64_t{1} * context_parallel_size *
+           (int64_t{1} * encoder_tensor() * encoder_pipeline_model_parallel_size +
+            int64_t{1} * tensor_model_parallel_size * pipeline_model_parallel_size);
   }
   int expert_tensor() const {
     return expert_tensor_parallel_size.value_or(tensor_model_parallel_size);

@@ -13,15 +13,18 @@ namespace viaduct {
 namespace {
 
 // Which runs have communicators of a kind: all, those with experts, those whose tokens are sent by
-// domain, or none yet (its groups are listed by the dry run).
-enum class Use { always, experts, domains, listed };
+// domain, those with some stages, or none yet (its groups are listed by the dry run).
+enum class Use { always, experts, domains, stages, listed };
+
+// Which stages of the axis pp are in a group; each of the others is alone.
+enum class Stages { all, embedding, encoder, decoder };
 
 struct KindRow {
   std::string_view name;
   Grid grid;
   std::vector<Axis> axes;
   Use use;
-  bool ends = false;  // of the axis pp, only the first and last
+  Stages stages = Stages::all;
 };
 
 const KindRow& row_of(GroupKind kind) {
@@ -42,7 +45,9 @@ const KindRow& row_of(GroupKind kind) {
       {"tp_dp_cp", kDense, {tp, cp, dp}, listed},
       {"pp", kDense, {pp}, always},
       {"model", kDense, {tp, pp}, listed},
-      {"embedding", kDense, {pp}, always, true},
+      {"embedding", kDense, {pp}, always, Stages::embedding},
+      {"encoder_positions", kDense, {pp}, Use::stages, Stages::encoder},
+      {"decoder_positions", kDense, {pp}, Use::stages, Stages::decoder},
       {"position_embedding", kDense, {}, listed},
       {"ep", kExpert, {ep}, experts},
       {"expert_tp", kExpert, {tp}, experts},
@@ -71,6 +76,15 @@ std::string axis_names(const std::vector<Axis>& axes) {
   return text;
 }
 
+std::vector<int> stages_of(const Mesh& mesh, Stages stages) {
+  const GroupSizes& parts = mesh.parts();
+  if (stages == Stages::encoder) return parts.encoder_stages;
+  if (stages == Stages::decoder) return parts.decoder_stages;
+  if (!parts.embedding_stages.empty()) return parts.embedding_stages;
+  const int last = mesh.size(Axis::pp) - 1;
+  return last == 0 ? std::vector{0} : std::vector{0, last};
+}
+
 template <class F>
 void for_each_kind(F f) {
   for (int i = 0; i < kGroupKinds; ++i)
@@ -87,7 +101,7 @@ GroupKind group_kind(Grid grid, std::initializer_list<Axis> axes) {
   std::optional<GroupKind> found;
   std::string there;
   for_each_kind([&](GroupKind kind, const KindRow& row) {
-    if (row.grid != grid || row.ends || row.axes.empty()) return;
+    if (row.grid != grid || row.stages != Stages::all || row.axes.empty()) return;
     if (same_axes(row.axes, axes)) found = kind;
     there += fmt::format("{}{}", there.empty() ? "" : ", ", axis_names(row.axes));
   });
@@ -102,7 +116,8 @@ std::vector<GroupKind> communicator_kinds(const Mesh& mesh) {
   std::vector<GroupKind> kinds;
   for_each_kind([&](GroupKind kind, const KindRow& row) {
     if (row.use == Use::always || (row.use == Use::experts && experts) ||
-        (row.use == Use::domains && mesh.parts().expert_domains > 1))
+        (row.use == Use::domains && mesh.parts().expert_domains > 1) ||
+        (row.use == Use::stages && !stages_of(mesh, row.stages).empty()))
       kinds.push_back(kind);
   });
   return kinds;
@@ -111,16 +126,19 @@ std::vector<GroupKind> communicator_kinds(const Mesh& mesh) {
 std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank rank) {
   const KindRow& row = row_of(kind);
   std::vector<GlobalRank> ranks = mesh.group(row.grid, rank, row.axes);
-  if (!row.ends || ranks.size() == 1) return ranks;
-  if (rank == ranks.front() || rank == ranks.back()) return {ranks.front(), ranks.back()};
-  return {rank};
+  if (row.stages == Stages::all) return ranks;
+  std::vector<GlobalRank> some;
+  for (const int stage : stages_of(mesh, row.stages))
+    some.push_back(ranks[static_cast<size_t>(stage)]);
+  if (std::ranges::find(some, rank) == some.end()) return {rank};
+  return some;
 }
 
 std::vector<std::vector<GlobalRank>> all_groups(const Mesh& mesh, GroupKind kind) {
   const KindRow& row = row_of(kind);
   std::vector<std::vector<GlobalRank>> groups;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
-    if (row.ends) {
+    if (row.stages != Stages::all) {
       std::vector<GlobalRank> group = group_ranks(mesh, kind, {rank});
       if (group.front().value == rank) groups.push_back(std::move(group));
     } else if (mesh.leads(row.grid, {rank}, row.axes)) {

@@ -24,7 +24,9 @@ enum class GroupKind {
   tp_dp_cp,            // hold one stage; maxima of scaling factors
   pp,                  // stages
   model,               // tp · pp: hold one replica
-  embedding,           // first and last stage; a group of one on stages between
+  embedding,           // stages that hold the token table: first and last; others are alone
+  encoder_positions,   // stages that hold the table of an encoder's relative positions
+  decoder_positions,   // stages that hold the table of the decoder's
   position_embedding,  // the first stage
   ep,
   expert_tp,
@@ -37,7 +39,7 @@ enum class GroupKind {
   expert_dp_outer,
   statistics,  // one instance of the distributed optimizer: gradient norm
 };
-inline constexpr int kGroupKinds = 25;
+inline constexpr int kGroupKinds = 27;
 
 /// "dp_cp", "dp_cp.inner", "tp.kv" …: what records, messages and the dry run call it.
 std::string_view group_kind_name(GroupKind kind);

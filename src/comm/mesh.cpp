@@ -130,6 +130,15 @@ void Mesh::check_parts() const {
       parts_.expert_domains >= 1 && size(Grid::expert, Axis::ep) % parts_.expert_domains == 0,
       "mesh: {} domains do not divide the {} ranks that share experts", parts_.expert_domains,
       size(Grid::expert, Axis::ep));
+  for (const auto* stages :
+       {&parts_.embedding_stages, &parts_.encoder_stages, &parts_.decoder_stages}) {
+    const bool ascend = std::adjacent_find(stages->begin(), stages->end(),
+                                           [](int a, int b) { return a >= b; }) == stages->end();
+    VIADUCT_CHECK(
+        ConfigError,
+        ascend && (stages->empty() || (stages->front() >= 0 && stages->back() < size(Axis::pp))),
+        "mesh: stages that hold one parameter: expected ascending ones of pp = {}", size(Axis::pp));
+  }
   for (const Grid grid : {Grid::attention, Grid::expert}) {
     VIADUCT_CHECK(
         ConfigError,

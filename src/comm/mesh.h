@@ -70,6 +70,11 @@ struct GroupSizes {
   /// Number of fast domains that the ranks which exchange tokens span, where they send by domain
   /// first.
   int expert_domains = 1;
+  /// Stages, ascending, that hold one token table; empty: the first and the last.
+  std::vector<int> embedding_stages = {};
+  /// Stages that hold one table of relative positions, that of an encoder's blocks and that of the
+  /// decoder's; empty: there is none.
+  std::vector<int> encoder_stages = {}, decoder_stages = {};
 };
 
 class Mesh {

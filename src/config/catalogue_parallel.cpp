@@ -7,14 +7,6 @@ namespace {
 
 constexpr KnobReach kNowhere = KnobReach::nowhere;
 
-constexpr KnobRow kPipeline[] = {
-    {"encoder_pipeline_model_parallel_size", "int", "0", "",
-     "Stages of the encoder of an encoder-decoder model; 0: it lives on the decoder's first stage.",
-     "0 or 1 in practice"},
-    {"encoder_tensor_model_parallel_size", "int", "0", "", "tp of the encoder; 0: tp.",
-     "needs encoder_pipeline_model_parallel_size > 0; at most tp"},
-};
-
 constexpr KnobRow kMessages[] = {
     {"batch_p2p_sync", "bool", "true", "",
      "Device synchronization after grouped sends and receives.", "", "", kNowhere},
@@ -44,7 +36,6 @@ constexpr KnobRow kInit[] = {
 
 std::vector<KnobTable> parallel() {
   return {
-      {"model", "", "pipeline parallelism", kPipeline},
       {"model", "", "streams wait for messages by events, and the host does not wait", kMessages},
       {"model", "",
        "ranks exchange no handles of buffers: what NCCL needs to connect goes over the hosts' own "

@@ -51,6 +51,14 @@ constexpr std::optional<E> choice_of(std::string_view name) {
   return static_cast<E>(found - names.begin());
 }
 
+/// The names of several values.
+template <NamedEnum E>
+std::vector<std::string_view> choice_names_of(const std::vector<E>& values) {
+  std::vector<std::string_view> names;
+  for (const E value : values) names.push_back(choice_name(value));
+  return names;
+}
+
 template <NamedEnum E>
 std::vector<std::string> all_choices() {
   constexpr auto names = choice_names(E{});

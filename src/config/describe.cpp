@@ -48,7 +48,7 @@ std::string meaning(const Field& field) {
 }
 
 bool is_built(const Field& field) {
-  return field.state_on(KnobDevice::cpu) == KnobState::built;
+  return field.state_on(DeviceKind::cpu) == KnobState::built;
 }
 
 void add_table(std::string& out, const Schema& schema, const std::string& section, bool built) {
@@ -91,8 +91,8 @@ std::string state_text(const Field& field) {
   if (field.state[0] == field.state[1] && field.state[1] == field.state[2])
     return to_string(field.state[0]);
   std::vector<std::string> parts;
-  for (const KnobDevice device : kKnobDevices) {
-    parts.push_back(to_string(device) + " " + to_string(field.state_on(device)));
+  for (const DeviceKind device : kDeviceKinds) {
+    parts.push_back(fmt::format("{} {}", choice_name(device), to_string(field.state_on(device))));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }

@@ -27,10 +27,6 @@ std::string number_text(double number) {
 
 }  // namespace
 
-std::string to_string(KnobDevice device) {
-  return device == KnobDevice::cpu ? "cpu" : device == KnobDevice::cuda ? "cuda" : "sim";
-}
-
 std::string to_string(KnobState state) {
   switch (state) {
     case KnobState::built:
@@ -167,13 +163,13 @@ Field& Field::planned_values(std::vector<std::string> choices, std::string why) 
   return *this;
 }
 
-Field& Field::planned_on(KnobDevice device, std::string why) {
+Field& Field::planned_on(DeviceKind device, std::string why) {
   state[static_cast<size_t>(device)] = KnobState::planned;
   reason = std::move(why);
   return *this;
 }
 
-Field& Field::not_applicable_on(KnobDevice device, std::string why) {
+Field& Field::not_applicable_on(DeviceKind device, std::string why) {
   state[static_cast<size_t>(device)] = KnobState::not_applicable;
   reason = std::move(why);
   return *this;

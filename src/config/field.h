@@ -24,21 +24,19 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/device_kind.h"
 #include "config/convert.h"
 #include "config/resume_rule.h"
 #include "config/value.h"
 
 namespace viaduct {
-
-enum class KnobDevice { cpu, cuda, sim };
-inline constexpr std::array kKnobDevices{KnobDevice::cpu, KnobDevice::cuda, KnobDevice::sim};
-std::string to_string(KnobDevice device);
 
 /// built: works. planned: known, and an error when set to anything but its default. not_applicable:
 /// accepted, and reported as having no effect on the device.
@@ -71,7 +69,7 @@ struct Field {
   std::function<Value()> current;
 
   std::string full_name() const { return section + "." + name; }
-  KnobState state_on(KnobDevice device) const { return state[static_cast<size_t>(device)]; }
+  KnobState state_on(DeviceKind device) const { return state[static_cast<size_t>(device)]; }
   /// Range or choices as readable text: ">= 1", "0 to 1", "adam|sgd"; "" if all values of the type
   /// are valid.
   std::string allowed_text() const;
@@ -87,6 +85,13 @@ struct Field {
   Field& alias_switch(std::string other, std::string when_true, std::string when_false);
   /// The values of a text. An enum (choice.h) has its own.
   Field& one_of(std::vector<std::string> choices);
+  /// Of an enum, those that this field has, where these are not all.
+  template <NamedEnum E>
+  Field& one_of(std::initializer_list<E> choices) {
+    allowed.clear();
+    for (const E choice : choices) allowed.emplace_back(choice_name(choice));
+    return *this;
+  }
   Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
   Field& positive();                               // greater than zero
   Field& from_below(double lowest, double bound);  // lowest <= value < bound
@@ -99,8 +104,8 @@ struct Field {
   Field& accepts(std::vector<std::string> values);
   /// More choices besides `one_of`, known but not implemented yet.
   Field& planned_values(std::vector<std::string> choices, std::string why);
-  Field& planned_on(KnobDevice device, std::string why);
-  Field& not_applicable_on(KnobDevice device, std::string why);
+  Field& planned_on(DeviceKind device, std::string why);
+  Field& not_applicable_on(DeviceKind device, std::string why);
   /// What its change means when a run resumes.
   Field& on_resume(ResumeRule rule);
 };

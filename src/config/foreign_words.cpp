@@ -21,6 +21,8 @@ constexpr std::string_view kNewTokens =
     "`viaduct convert --add-tokens` gives model and tokenizer further tokens; vocab_size alone "
     "further rows";
 constexpr std::string_view kTrainOn = "`viaduct data chat --train-on` chooses what is learned";
+constexpr std::string_view kSpans =
+    "the mean of spans, whose lengths are drawn as in the code of T5's paper";
 constexpr std::string_view kLonger = "`viaduct data chat --max-length` treats longer conversations";
 
 constexpr ForeignWord kWords[] = {
@@ -145,6 +147,13 @@ constexpr ForeignWord kWords[] = {
     {"adapter_name_or_path", "peft.adapter", "a folder"},
     {"layers_to_transform", "peft.target_modules", "with the layers' numbers: layers.0.*"},
     {"init_lora_weights", "peft.lora_A_init_method", "B begins with zeros"},
+    // the T5 data of Megatron and NeMo
+    {"sequence_length_encoder", "model.encoder_seq_length", ""},
+    {"sequence_length_decoder", "model.seq_length", ""},
+    {"seq_length_dec", "model.seq_length", ""},
+    {"masking_max_ngram", "dataset.mean_noise_span_length", kSpans},
+    {"max_ngram_size", "dataset.mean_noise_span_length", kSpans},
+    {"masking_use_geometric_distribution", "dataset.mean_noise_span_length", kSpans},
     // config.json
     {"model_type", "model.family", ""},
     {"num_hidden_layers", "model.num_layers", ""},

@@ -220,7 +220,7 @@ bool asks_nothing(const Value& value) {
   return false;
 }
 
-void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcome,
+void check_states(const Schema& schema, DeviceKind device, ConfigOutcome& outcome,
                   Problems& problems) {
   for (const auto& [name, value] : outcome.given) {
     const Field& field = *schema.find(name);
@@ -232,10 +232,10 @@ void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcom
         field.planned_choices.end();
     if (planned_choice || (state == KnobState::planned && !default_or_harmless)) {
       const bool elsewhere = std::ranges::any_of(
-          kKnobDevices, [&](KnobDevice one) { return field.state_on(one) != KnobState::planned; });
+          kDeviceKinds, [&](DeviceKind one) { return field.state_on(one) != KnobState::planned; });
       problems.add("{}: {}={} is not implemented yet{}{}{} (its default is {})",
                    value.source.text(), name, shorten(to_flow_yaml(value)),
-                   elsewhere && !planned_choice ? " on " + to_string(device) : "",
+                   elsewhere && !planned_choice ? " on " + std::string(choice_name(device)) : "",
                    field.reason.empty() ? "" : ": ", field.reason,
                    to_flow_yaml(field.default_value));
     } else if (state == KnobState::planned && !asks_nothing(field.default_value) &&
@@ -244,7 +244,7 @@ void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcom
       outcome.notes.push_back(fmt::format("{} has no effect: it is not implemented yet{}{}", name,
                                           field.reason.empty() ? "" : ": ", field.reason));
     } else if (state == KnobState::not_applicable) {
-      outcome.notes.push_back(fmt::format("{} has no effect on {}{}{}", name, to_string(device),
+      outcome.notes.push_back(fmt::format("{} has no effect on {}{}{}", name, choice_name(device),
                                           field.reason.empty() ? "" : ": ", field.reason));
     }
   }

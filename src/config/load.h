@@ -35,7 +35,7 @@ bool asks_nothing(const Value& value);
 
 /// Refuses planned knobs that were set to anything but their default, and notes those that have no
 /// effect on `device`: planned ones too whose default asks for something.
-void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcome,
+void check_states(const Schema& schema, DeviceKind device, ConfigOutcome& outcome,
                   Problems& problems);
 
 /// All bound fields, section by section, as YAML that `read_config` reads back to the same values.

@@ -35,6 +35,9 @@ struct TypeName<OneOrList<T>> {
 };
 
 template <class T>
+struct NamesOf<OneOrList<T>> : NamesOf<T> {};
+
+template <class T>
 bool read_value(const Value& value, OneOrList<T>& target) {
   if (value.is_list()) {
     std::vector<T> list;

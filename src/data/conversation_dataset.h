@@ -61,7 +61,7 @@ class ConversationDataset final : public FileDataset {
   const ConversationIndex& index() const { return stored_.get(); }
   /// Of the first epoch. Reads its part of the order, and a sample of the mask.
   ConversationUse use() const;
-  int64_t rows_per_epoch() const;
+  int64_t rows_per_epoch() const override;
 
  private:
   struct Part {

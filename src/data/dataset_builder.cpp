@@ -18,6 +18,7 @@
 #include "data/mock_dataset.h"
 #include "data/mock_image_dataset.h"
 #include "data/pair_dataset.h"
+#include "data/span_dataset.h"
 
 namespace viaduct {
 
@@ -131,15 +132,21 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
   check_mask_files(*file);
   if (config_.pairs) return build_pairs(file, split, range, num_samples);
   if (has_mask(prefix)) return build_conversations(file, split, range, num_samples);
-  GptIndexRequest request{file,
-                          split,
-                          range,
-                          num_samples,
-                          settings_.sequence_length,
-                          static_cast<uint32_t>(config_.random_seed),
-                          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
-  return std::make_shared<GptDataset>(std::move(request), storage(), settings_, vocabulary_size_,
+  return std::make_shared<GptDataset>(stream_request(file, split, range, num_samples), storage(),
+                                      settings_, vocabulary_size_,
                                       fill_in_middle_[static_cast<size_t>(split)]);
+}
+
+GptIndexRequest DatasetBuilder::stream_request(std::shared_ptr<const IndexedDataset> file,
+                                               Split split, DocumentRange range,
+                                               std::optional<int64_t> num_samples) const {
+  return {std::move(file),
+          split,
+          range,
+          num_samples,
+          settings_.sequence_length,
+          static_cast<uint32_t>(config_.random_seed),
+          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
 }
 
 IndexStorage DatasetBuilder::storage() const {
@@ -149,11 +156,11 @@ IndexStorage DatasetBuilder::storage() const {
 std::shared_ptr<const SampleSource> DatasetBuilder::build_pairs(
     std::shared_ptr<const IndexedDataset> file, Split split, DocumentRange range,
     std::optional<int64_t> num_samples) {
-  VIADUCT_CHECK(ConfigError, has_mask(file->prefix()),
-                "dataset {}: there is no mask ({}.idx), so that it has no pairs of input and "
-                "answer, which a model with an encoder is trained on; expected a data set that "
-                "viaduct data chat made of prompts and completions",
-                file->prefix(), mask_prefix(file->prefix()));
+  if (!has_mask(file->prefix())) {
+    return std::make_shared<SpanDataset>(stream_request(std::move(file), split, range, num_samples),
+                                         storage(), settings_.sequence_length, *config_.pairs,
+                                         config_.spans, vocabulary_size_);
+  }
   auto mask = open(mask_prefix(file->prefix()));
   return std::make_shared<PairDataset>(
       std::move(file), std::move(mask), split, range, num_samples, settings_.sequence_length,

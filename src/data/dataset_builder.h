@@ -24,6 +24,7 @@ namespace viaduct {
 
 class FileDataset;
 class FillInMiddle;
+struct GptIndexRequest;
 class Tokenizer;
 
 class DatasetBuilder {
@@ -67,6 +68,9 @@ class DatasetBuilder {
   std::shared_ptr<const SampleSource> build_pairs(std::shared_ptr<const IndexedDataset> file,
                                                   Split split, DocumentRange range,
                                                   std::optional<int64_t> num_samples);
+  /// For the stream of a file's documents, in rows of the settings.
+  GptIndexRequest stream_request(std::shared_ptr<const IndexedDataset> file, Split split,
+                                 DocumentRange range, std::optional<int64_t> num_samples) const;
   IndexStorage storage() const;
   std::shared_ptr<const SampleSource> build_blend(const SplitChoice& choice, Split split,
                                                   std::optional<int64_t> num_samples);

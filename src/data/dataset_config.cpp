@@ -190,8 +190,9 @@ FieldGroup tokenizer_fields(TokenizerConfig& config) {
       .constraint("at least the size of the tokenizer's vocabulary");
   group
       .field("vocab_extra_ids", config.vocab_extra_ids,
-             "Extra ids after the tokenizer's, for uses other than text; the model's vocabulary "
-             "includes them.")
+             "Extra ids after the tokenizer's, for uses other than text (sentinels of "
+             "dataset.masking_probability, the last id first); the model's vocabulary includes "
+             "them.")
       .range(0, kMostTokens);
   return group;
 }

@@ -11,6 +11,7 @@
 #include "data/image_row_settings.h"
 #include "data/packing_config.h"
 #include "data/pair_settings.h"
+#include "data/span_config.h"
 
 namespace viaduct {
 
@@ -78,6 +79,8 @@ struct DatasetConfig {
   int64_t num_dataset_builder_threads = 1;
   /// Rows of conversations.
   PackingConfig packing;
+  /// Rows of texts, for a model with an encoder.
+  SpanConfig spans;
   /// Rows are pairs, for a model with an encoder; no field of the configuration.
   std::optional<PairSettings> pairs;
   /// Rows may have images, for a model that reads them; no field of the configuration.

@@ -25,6 +25,8 @@ class FileDataset : public SampleSource {
   virtual bool same_order_for(std::optional<int64_t> num_samples) const = 0;
   /// None if a trusted cache leaves it unknown.
   virtual std::optional<int64_t> tokens_per_epoch() const = 0;
+  /// Where rows are more than the tokens of an epoch cut at the sequence length; 0: they are not.
+  virtual int64_t rows_per_epoch() const { return 0; }
 };
 
 }  // namespace viaduct

@@ -5,31 +5,10 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/philox.h"
+#include "data/row_draws.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace viaduct {
-
-/// The sequence of random numbers of one row.
-class FillInMiddle::Draws {
- public:
-  Draws(uint64_t key, int64_t row) : key_(key), row_(static_cast<uint64_t>(row)) {}
-
-  bool happens(double probability) {
-    return static_cast<double>(next() >> 11) * 0x1p-53 < probability;
-  }
-  /// Uniform in [0, most].
-  size_t up_to(size_t most) {
-    return static_cast<size_t>(static_cast<unsigned __int128>(next()) * (most + 1) >> 64);
-  }
-
- private:
-  uint64_t next() {
-    const auto bits = philox4x32(key_, count_++, row_);
-    return uint64_t{bits[0]} << 32 | bits[1];
-  }
-
-  uint64_t key_, row_, count_ = 0;
-};
 
 namespace {
 
@@ -76,7 +55,7 @@ FillInMiddle::FillInMiddle(const DatasetConfig& config, const Tokenizer& tokeniz
 }
 
 void FillInMiddle::apply(int64_t row_number, std::span<int32_t> row) const {
-  Draws draws(key_, row_number);
+  RowDraws draws(key_, row_number);
   Ids made;
   size_t begin = 0;
   for (size_t at = 0; at < row.size(); ++at) {
@@ -93,7 +72,7 @@ void FillInMiddle::apply(int64_t row_number, std::span<int32_t> row) const {
 }
 
 /// With a split token, each fragment between such tokens is rearranged separately.
-FillInMiddle::Ids FillInMiddle::segment(std::span<const int32_t> ids, Draws& draws) const {
+FillInMiddle::Ids FillInMiddle::segment(std::span<const int32_t> ids, RowDraws& draws) const {
   if (!split_ || std::find(ids.begin(), ids.end(), *split_) == ids.end())
     return fragment(ids, rate_, draws);
   if (!draws.happens(rate_)) return {ids.begin(), ids.end()};
@@ -112,7 +91,7 @@ FillInMiddle::Ids FillInMiddle::segment(std::span<const int32_t> ids, Draws& dra
 }
 
 FillInMiddle::Ids FillInMiddle::fragment(std::span<const int32_t> ids, double rate,
-                                         Draws& draws) const {
+                                         RowDraws& draws) const {
   const Ids unchanged(ids.begin(), ids.end());
   if (!draws.happens(rate)) return unchanged;
   const std::string text = tokenizer_.decode(ids);

@@ -13,6 +13,7 @@
 
 namespace viaduct {
 
+class RowDraws;
 class Tokenizer;
 
 /// A segment (the tokens between end-of-document tokens) becomes, with the probability `fim_rate`,
@@ -39,11 +40,10 @@ class FillInMiddle {
   void apply(int64_t row_number, std::span<int32_t> row) const;
 
  private:
-  class Draws;
   using Ids = std::vector<int32_t>;
 
-  Ids segment(std::span<const int32_t> ids, Draws& draws) const;
-  Ids fragment(std::span<const int32_t> ids, double rate, Draws& draws) const;
+  Ids segment(std::span<const int32_t> ids, RowDraws& draws) const;
+  Ids fragment(std::span<const int32_t> ids, double rate, RowDraws& draws) const;
 
   const Tokenizer& tokenizer_;
   double rate_, spm_rate_, fragment_rate_;

@@ -23,7 +23,8 @@ FieldGroup packing_fields(PackingConfig& config) {
           "longest first, each into the first row that has room; first_fit_shuffle: the same in "
           "random order; sequential: in random order, and a row ends where the next one does not "
           "fit.")
-      .one_of({"first_fit_decreasing", "first_fit_shuffle", "sequential"})
+      .one_of({PackingAlgorithm::first_fit_decreasing, PackingAlgorithm::first_fit_shuffle,
+               PackingAlgorithm::sequential})
       .on_resume(resume::said(resume::other_rows));
   group
       .field("packing_split", config.packing_split,
@@ -71,8 +72,7 @@ FieldGroup packing_fields(PackingConfig& config) {
 
 PackingSettings packing_settings(const PackingConfig& config, int64_t row_tokens) {
   if (!config.packed_sequence_size) return {.row_tokens = row_tokens};
-  return {packing_algorithm(config.packing_algorithm), row_tokens, config.pad_seq_to_mult,
-          config.packing_split};
+  return {config.packing_algorithm, row_tokens, config.pad_seq_to_mult, config.packing_split};
 }
 
 }  // namespace viaduct

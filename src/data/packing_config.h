@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "config/field.h"
 #include "data/conversation_limits.h"
@@ -16,7 +15,7 @@ struct PackingConfig {
   /// Tokens of a row that holds several conversations; null: each conversation is a row.
   std::optional<int64_t> packed_sequence_size;
   /// How conversations are chosen for a row (packing_plan.h).
-  std::string packing_algorithm = "first_fit_decreasing";
+  PackingAlgorithm packing_algorithm = PackingAlgorithm::first_fit_decreasing;
   /// Conversations may be cut at the end of a row.
   bool packing_split = false;
   /// Each row has the same number of documents; surplus ones are empty.

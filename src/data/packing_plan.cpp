@@ -154,16 +154,6 @@ Placed place(std::span<const int32_t> lengths, const PackingSettings& settings,
 
 }  // namespace
 
-PackingAlgorithm packing_algorithm(std::string_view name) {
-  if (name == "first_fit_decreasing") return PackingAlgorithm::first_fit_decreasing;
-  if (name == "first_fit_shuffle") return PackingAlgorithm::first_fit_shuffle;
-  if (name == "sequential") return PackingAlgorithm::sequential;
-  fail<ConfigError>(
-      "packing algorithm {}: expected first_fit_decreasing, first_fit_shuffle or "
-      "sequential",
-      name);
-}
-
 EpochRows plan_epoch(std::span<const int32_t> lengths, const PackingSettings& settings,
                      uint32_t seed, int64_t epoch) {
   VIADUCT_CHECK(ShapeError,

@@ -2,6 +2,7 @@
 // Which conversations make the rows of an epoch: a pure function of their lengths, the settings,
 // the seed and the number of the epoch.
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -16,8 +17,10 @@ enum class PackingAlgorithm {
   sequential,            ///< in random order; a row ends where the next one does not fit
 };
 
-/// By the names of dataset.packing_algorithm.
-PackingAlgorithm packing_algorithm(std::string_view name);
+constexpr auto choice_names(PackingAlgorithm) {
+  return std::to_array<std::string_view>(
+      {"none", "first_fit_decreasing", "first_fit_shuffle", "sequential"});
+}
 
 struct PackingSettings {
   PackingAlgorithm algorithm = PackingAlgorithm::none;

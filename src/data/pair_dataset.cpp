@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "data/pair_row.h"
 
 namespace viaduct {
 namespace {
@@ -20,13 +21,41 @@ ConversationRowSettings row_settings(const IndexedDataset& dataset, DocumentRang
   return settings;
 }
 
-/// `tokens` and padding up to `length` places.
-std::vector<int32_t> padded(std::vector<int32_t> tokens, int64_t length, int32_t padding) {
-  tokens.resize(static_cast<size_t>(length), padding);
-  return tokens;
+PairLengths longer(const PairLengths& a, const PairLengths& b) {
+  return {std::max(a.input, b.input), std::max(a.answer, b.answer)};
 }
 
 }  // namespace
+
+void for_each_pair(const IndexedDataset& dataset, const ScoreMask& mask, DocumentRange range,
+                   std::optional<int32_t> end_token,
+                   FunctionRef<void(const PairLengths& lengths)> found) {
+  const auto end = [&](int32_t token) { return end_token && token != *end_token ? 1 : 0; };
+  std::vector<int32_t> tokens, scored;
+  for (int64_t i = range.first; i < range.end; ++i) {
+    tokens.resize(static_cast<size_t>(dataset.sequence_length(i)));
+    if (tokens.empty()) continue;
+    scored.resize(tokens.size());
+    dataset.read(i, 0, std::span<int32_t>(tokens));
+    mask.read(i, 0, scored);
+    const auto first = std::find(scored.begin() + 1, scored.end(), 1) - scored.begin();
+    PairLengths lengths;
+    lengths.input = first + end(tokens[static_cast<size_t>(first) - 1]);
+    const auto all = static_cast<std::ptrdiff_t>(tokens.size());
+    if (first < all) lengths.answer = all - first + end(tokens.back());
+    found(lengths);
+  }
+  dataset.check_read();
+}
+
+PairLengths longest_of_pairs(const std::string& prefix, std::optional<int32_t> end_token) {
+  auto dataset = std::make_shared<const IndexedDataset>(prefix);
+  const ScoreMask mask(dataset, std::make_shared<const IndexedDataset>(mask_prefix(prefix)));
+  PairLengths longest;
+  for_each_pair(*dataset, mask, {0, dataset->sequence_count()}, end_token,
+                [&](const PairLengths& lengths) { longest = longer(longest, lengths); });
+  return longest;
+}
 
 PairDataset::PairDataset(std::shared_ptr<const IndexedDataset> dataset,
                          std::shared_ptr<const IndexedDataset> mask, Split split,
@@ -40,36 +69,17 @@ PairDataset::PairDataset(std::shared_ptr<const IndexedDataset> dataset,
   if (!storage.fast_cache_load) check_lengths(ScoreMask(dataset, mask));
 }
 
-PairDataset::Lengths PairDataset::lengths_of(int64_t tokens, int64_t input, int32_t last_of_input,
-                                             int32_t last) const {
-  const auto end = [&](int32_t token) {
-    return settings_.end_token && token != *settings_.end_token ? 1 : 0;
-  };
-  return {input + end(last_of_input), tokens - input + end(last)};
-}
-
 void PairDataset::check_lengths(const ScoreMask& mask) const {
-  const DocumentRange range = documents();
   int64_t overlong = 0, without = 0;
-  Lengths longest;
-  std::vector<int32_t> tokens, scored;
-  for (int64_t i = range.first; i < range.end; ++i) {
-    tokens.resize(static_cast<size_t>(dataset().sequence_length(i)));
-    if (tokens.empty()) continue;
-    scored.resize(tokens.size());
-    dataset().read(i, 0, std::span<int32_t>(tokens));
-    mask.read(i, 0, scored);
-    const auto first = std::find(scored.begin() + 1, scored.end(), 1) - scored.begin();
-    if (first >= static_cast<std::ptrdiff_t>(tokens.size())) {
+  PairLengths longest;
+  for_each_pair(dataset(), mask, documents(), settings_.end_token, [&](const PairLengths& lengths) {
+    if (lengths.answer == 0) {
       ++without;
-      continue;
+      return;
     }
-    const Lengths lengths = lengths_of(static_cast<int64_t>(tokens.size()), first,
-                                       tokens[static_cast<size_t>(first) - 1], tokens.back());
-    longest = {std::max(longest.input, lengths.input), std::max(longest.answer, lengths.answer)};
+    longest = longer(longest, lengths);
     if (lengths.input > settings_.encoder_length || lengths.answer > length_) ++overlong;
-  }
-  dataset().check_read();
+  });
   VIADUCT_CHECK(ConfigError, without == 0,
                 "dataset {}: {} without a learned token: there is no answer for the decoder",
                 dataset().prefix(), counted(without, "pair"));
@@ -105,19 +115,8 @@ void PairDataset::get(int64_t index, Sample& sample) const {
       "dataset {}: row {}: an input of {} tokens and an answer of {}, but rows have {} "
       "(model.encoder_seq_length) and {} (model.seq_length)",
       dataset().prefix(), index, input.size(), answer.size(), settings_.encoder_length, length_);
-  sample.encoder_tokens = padded(input, settings_.encoder_length, settings_.padding_token);
-  sample.encoder_used = static_cast<int64_t>(input.size());
-  sample.labels = padded(answer, length_, settings_.padding_token);
-  sample.tokens.assign(1, settings_.start_token);
-  sample.tokens.insert(sample.tokens.end(), sample.labels.begin(), sample.labels.end() - 1);
-  sample.loss_mask.assign(length, 0.0f);
-  for (size_t t = 0; t < answer.size(); ++t)
-    sample.loss_mask[t] = first + t < used ? whole.loss_mask[first + t - 1] : 1.0f;
-  sample.position_ids.resize(length);
-  for (size_t t = 0; t < length; ++t) sample.position_ids[t] = static_cast<int32_t>(t);
-  sample.cu_seqlens = {0, static_cast<int32_t>(length_)};
-  sample.padding.assign(length, 0);
-  std::fill(sample.padding.begin() + at(answer.size()), sample.padding.end(), uint8_t{1});
+  fill_pair(settings_, length_, input, answer, sample);
+  for (size_t t = 0; first + t < used; ++t) sample.loss_mask[t] = whole.loss_mask[first + t - 1];
 }
 
 MockPairDataset::MockPairDataset(int64_t size, int64_t vocabulary_size, uint64_t seed,

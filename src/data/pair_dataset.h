@@ -4,12 +4,27 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "base/function_ref.h"
 #include "data/conversation_dataset.h"
 #include "data/mock_dataset.h"
 #include "data/pair_settings.h"
 
 namespace viaduct {
+
+/// Tokens that input and answer of a pair take with their end tokens; of several pairs the longest
+/// of each.
+struct PairLengths {
+  int64_t input = 0, answer = 0;
+};
+/// Calls `found` with the lengths of each pair of the range that has tokens; 0 of the answer: it
+/// has no learned token, and so there is none.
+void for_each_pair(const IndexedDataset& dataset, const ScoreMask& mask, DocumentRange range,
+                   std::optional<int32_t> end_token,
+                   FunctionRef<void(const PairLengths& lengths)> found);
+/// The longest input and the longest answer of all pairs of a data set and its mask.
+PairLengths longest_of_pairs(const std::string& prefix, std::optional<int32_t> end_token);
 
 /// From a data set with a mask (data/score_mask.h), as `viaduct data chat` makes it of prompts and
 /// completions: tokens up to the first that is scored are the input, the others the answer, of
@@ -39,13 +54,9 @@ class PairDataset final : public FileDataset {
     return rows_.same_order_for(num_samples);
   }
   std::optional<int64_t> tokens_per_epoch() const override { return rows_.tokens_per_epoch(); }
+  int64_t rows_per_epoch() const override { return rows_.rows_per_epoch(); }
 
  private:
-  /// Tokens that input and answer take with their end tokens.
-  struct Lengths {
-    int64_t input = 0, answer = 0;
-  };
-  Lengths lengths_of(int64_t tokens, int64_t input, int32_t last_of_input, int32_t last) const;
   void check_lengths(const ScoreMask& mask) const;
 
   int64_t length_;

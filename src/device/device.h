@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/device_kind.h"
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "device/device_graph.h"
@@ -18,8 +19,6 @@
 #include "timeline/record.h"
 
 namespace viaduct {
-
-enum class DeviceKind { cpu, cuda, sim };
 
 struct MemoryStatistics {
   int64_t bytes_in_use = 0;

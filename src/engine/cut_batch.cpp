@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/encoder_batch.h"
 #include "nn/context_parallel/zigzag.h"
 
 namespace viaduct {
@@ -64,16 +65,13 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
   int64_t total = 0;
   for (const PaddedDocument& d : documents) total += d.length;
   if (place.cp == 1 && total == whole.tokens()) return whole;
-  VIADUCT_CHECK(ShapeError, whole.encoder == nullptr,
-                "batch: rows of a model with an encoder are not cut over {} context ranks, nor "
-                "padded from {} to {} tokens",
-                place.cp, whole.tokens(), total);
   VIADUCT_CHECK(ShapeError, !place.images.any(),
                 "batch: rows of a model with images are not cut over {} context ranks, nor padded "
                 "from {} to {} tokens",
                 place.cp, whole.tokens(), total);
 
   HostBatch cut;
+  if (whole.encoder != nullptr) deal_encoder_rows(whole, place, cut);
   cut.shifted.resize(whole.shifted.size());
   if (whole.sizes_only) {
     cut.sizes_only = true;

@@ -7,7 +7,7 @@
 // and the last one further until the rank's tokens divide by tp (sequence parallel) and by the
 // number that a recipe rotates together (NVFP4: 16). Padding has no label, weight 0 and token index
 // −1; its id and position repeat those of the token before it. Causality hides it from all other
-// tokens.
+// tokens. Rows of an encoder are dealt out whole (engine/encoder_batch.h).
 
 #include <vector>
 

@@ -187,7 +187,7 @@ int64_t instances_of(const StepActions& step) {
 
 /// Micro-batches of an evaluation that pass through the stages together.
 int64_t evaluated_together(const RunConfig& config) {
-  const int64_t most = evaluated_at_once(config.parallel.pipeline_model_parallel_size);
+  const int64_t most = evaluated_at_once(config.parallel.stages());
   const bool all = config.validation.full_validation || config.validation.eval_iters == 0;
   return all ? most : std::min(most, config.validation.eval_iters * micro_batches(config));
 }

@@ -66,11 +66,79 @@ void append_encoder_row(const std::vector<int32_t>& tokens, int64_t used, int64_
   rows.end_document();
 }
 
+namespace {
+
+/// Appends document `d` of `from`.
+void append_document(const HostBatch& from, size_t d, HostBatch& to) {
+  const int32_t begin = from.document_offsets[d], end = from.document_offsets[d + 1];
+  if (from.sizes_only) return to.add_document_of(end - begin);
+  const auto append = [&](const auto& values, auto& list) {
+    list.insert(list.end(), values.begin() + begin, values.begin() + end);
+  };
+  append(from.ids, to.ids);
+  append(from.positions, to.positions);
+  append(from.targets, to.targets);
+  append(from.loss_weight, to.loss_weight);
+  append(from.token_index, to.token_index);
+  to.end_document();
+}
+
+/// Appends a row that no document attends to.
+void append_blank_row(int64_t length, HostBatch& to) {
+  if (to.sizes_only) {
+    to.add_document_of(length);
+    return to.add_document_of(0);
+  }
+  for (int64_t t = 0; t < length; ++t) {
+    to.ids.push_back(0);
+    to.positions.push_back(static_cast<int32_t>(t));
+    to.targets.push_back(-1);
+    to.loss_weight.push_back(0);
+    to.token_index.push_back(-1);
+  }
+  to.end_document();
+  to.end_document();
+}
+
+}  // namespace
+
+void deal_encoder_rows(const HostBatch& whole, const BatchPlace& place, HostBatch& cut) {
+  const HostBatch& from = *whole.encoder;
+  const auto rows = static_cast<int64_t>(whole.encoder_document.size());
+  VIADUCT_CHECK(ShapeError, rows > 0 && from.tokens() % rows == 0,
+                "batch: {} tokens of the encoder for {} rows, expected equal lengths",
+                from.tokens(), rows);
+  const int64_t length = from.tokens() / rows, each = (rows + place.cp - 1) / place.cp,
+                first = place.cp_rank * each;
+  const auto is_mine = [&](int64_t row) { return row >= first && row < first + each; };
+  const auto mine = std::make_shared<HostBatch>();
+  mine->sizes_only = from.sizes_only;
+  cut.encoder_document = whole.encoder_document;
+  cut.encoder_offsets = from.document_offsets;
+  for (size_t d = 0; d + 1 < from.document_offsets.size(); ++d) {
+    const int64_t begin = from.document_offsets[d], end = from.document_offsets[d + 1];
+    // An empty document at a border is the padding of the row before it.
+    const int64_t last = end > begin ? end - 1 : std::max<int64_t>(begin - 1, 0),
+                  row = last / length;
+    VIADUCT_CHECK(ShapeError, end == begin || begin / length == row,
+                  "batch: document {} of the encoder is in two rows of {} tokens", d, length);
+    if (is_mine(row)) append_document(from, d, *mine);
+  }
+  for (int64_t row = rows; row < place.cp * each; ++row) {
+    const auto end = static_cast<int32_t>((row + 1) * length);
+    cut.encoder_offsets.insert(cut.encoder_offsets.end(), {end, end});
+    if (is_mine(row)) append_blank_row(length, *mine);
+  }
+  cut.encoder = mine;
+}
+
 std::shared_ptr<const EncoderRows> upload_encoder(Device& device, const HostBatch& batch,
                                                   int64_t vocabulary, const BatchPlace& place) {
   const HostBatch& rows = *batch.encoder;
   const CrossDocuments cross =
-      cross_documents(batch.document_offsets, rows.document_offsets, batch.encoder_document);
+      cross_documents(batch.document_offsets,
+                      batch.encoder_offsets.empty() ? rows.document_offsets : batch.encoder_offsets,
+                      batch.encoder_document);
   const auto offsets = [&](const std::vector<int32_t>& values) {
     return upload_values<int32_t>(
         device, {static_cast<int64_t>(values.size())}, MemoryTag::batch, Tensor(),
@@ -79,7 +147,10 @@ std::shared_ptr<const EncoderRows> upload_encoder(Device& device, const HostBatc
   auto encoder = std::make_shared<EncoderRows>();
   // Relative positions have no end.
   constexpr int64_t kAnyPosition = std::numeric_limits<int32_t>::max();
-  encoder->rows = upload(device, rows, vocabulary, kAnyPosition, place);
+  BatchPlace of_rows = place;  // which are not cut
+  of_rows.cp = of_rows.cp_inner = 1, of_rows.cp_rank = 0;
+  encoder->rows = upload(device, rows, vocabulary, kAnyPosition, of_rows);
+  encoder->keys = cross.kv_offsets.back();
   encoder->q_offsets = offsets(cross.q_offsets);
   encoder->kv_offsets = offsets(cross.kv_offsets);
   encoder->max_queries = cross.max_queries;

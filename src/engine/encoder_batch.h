@@ -27,6 +27,11 @@ CrossDocuments cross_documents(const std::vector<int32_t>& decoder,
 void append_encoder_row(const std::vector<int32_t>& tokens, int64_t used, int64_t ordinal,
                         HostBatch& batch);
 
+/// Into `cut`, the part of the micro-batch `whole` that a context rank has: whole rows of the
+/// encoder, equally many on each rank, with blank ones at the end where they do not divide.
+/// ShapeError unless the rows, one for each document of the decoder, have equal lengths.
+void deal_encoder_rows(const HostBatch& whole, const BatchPlace& place, HostBatch& cut);
+
 /// The encoder's rows of a micro-batch that has them; errors as `upload`.
 std::shared_ptr<const EncoderRows> upload_encoder(Device& device, const HostBatch& batch,
                                                   int64_t vocabulary, const BatchPlace& place);

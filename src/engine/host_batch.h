@@ -39,6 +39,9 @@ struct HostBatch {
   /// the number of the encoder's document that it attends to (−1: none), ascending.
   std::shared_ptr<HostBatch> encoder = nullptr;
   std::vector<int32_t> encoder_document = {};
+  /// After a cut for more than one context rank, which has whole rows of the encoder: borders of
+  /// the documents of all its rows.
+  std::vector<int32_t> encoder_offsets = {};
   /// Of a model with images: those whose tokens are in the rows, in their order. With sizes_only
   /// their number alone.
   ImageBatch images = {};

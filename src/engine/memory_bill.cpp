@@ -1,6 +1,6 @@
 #include "engine/memory_bill.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -37,17 +37,18 @@ struct Change {
 
 void add_recompute(const RunConfig& c, std::vector<Change>& list) {
   if (c.recompute.recompute_granularity) return;  // chosen already
-  const auto selective = [&](std::vector<std::string> modules, const char* names) {
+  const auto selective = [&](std::vector<RecomputeModule> modules) {
     list.push_back(
         {Kind::recompute,
-         fmt::format("model.recompute_granularity=selective model.recompute_modules=[{}]", names),
+         fmt::format("model.recompute_granularity=selective model.recompute_modules=[{}]",
+                     fmt::join(choice_names_of(modules), ",")),
          [modules](RunConfig& config) {
            config.recompute.recompute_granularity = RecomputeGranularity::selective;
            config.recompute.recompute_modules = modules;
          }});
   };
-  selective({"layernorm"}, "layernorm");
-  selective({"core_attn", "layernorm", "mlp"}, "core_attn,layernorm,mlp");
+  selective({RecomputeModule::layernorm});
+  selective({RecomputeModule::core_attn, RecomputeModule::layernorm, RecomputeModule::mlp});
   list.push_back({Kind::recompute,
                   "model.recompute_granularity=full model.recompute_method=uniform "
                   "model.recompute_num_layers=1",
@@ -59,7 +60,7 @@ void add_recompute(const RunConfig& c, std::vector<Change>& list) {
 }
 
 void add_state(const RunConfig& c, std::vector<Change>& list) {
-  const auto formats = [&](const std::string& moments, std::string settings) {
+  const auto formats = [&](NumberFormat moments, std::string settings) {
     if (c.optimizer_state.use_precision_aware_optimizer) return;
     list.push_back({Kind::state, "optimizer.use_precision_aware_optimizer=true" + settings,
                     [moments](RunConfig& config) {
@@ -68,10 +69,10 @@ void add_state(const RunConfig& c, std::vector<Change>& list) {
                           config.optimizer_state.exp_avg_sq_dtype = moments;
                     }});
   };
-  formats("fp32", "");  // masters as remainders
-  for (const char* moments : {"bf16", "fp8"}) {
-    formats(moments,
-            fmt::format(" optimizer.exp_avg_dtype={0} optimizer.exp_avg_sq_dtype={0}", moments));
+  formats(NumberFormat::fp32, "");  // masters as remainders
+  for (const auto moments : {NumberFormat::bf16, NumberFormat::fp8}) {
+    formats(moments, fmt::format(" optimizer.exp_avg_dtype={0} optimizer.exp_avg_sq_dtype={0}",
+                                 choice_name(moments)));
   }
 }
 
@@ -90,7 +91,7 @@ std::vector<Change> changes_of(const RunConfig& c) {
                     [](RunConfig& config) {
                       config.ddp.use_distributed_optimizer = true;
                       config.ddp.data_parallel_sharding_strategy =
-                          std::string("optim_grads_params");
+                          ShardingStrategy::optim_grads_params;
                       config.ddp.align_param_gather = false;
                     }});
   }

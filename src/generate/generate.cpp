@@ -71,11 +71,25 @@ class PromptBatch {
   std::vector<Ids> feeds_;  // the next input of each sequence; empty: it waits or is done
 };
 
+/// Drops what the generator has, for the sequences of these prompts.
+void start(Generator& generator, std::span<const Prompt> prompts) {
+  generator.use(prompts.front().adapter);
+  if (!generator.model().config().encoder.any())
+    return generator.start(static_cast<int64_t>(prompts.size()));
+  std::vector<Ids> inputs;
+  for (const Prompt& prompt : prompts) inputs.push_back(prompt.input);
+  generator.start_with(inputs);
+}
+
 }  // namespace
 
 void check_prompts(const Generator& generator, std::span<const Prompt> prompts) {
   VIADUCT_CHECK(ConfigError, !prompts.empty(), "generate: no prompts");
+  const bool encodes = generator.model().config().encoder.any();
   for (const Prompt& prompt : prompts) {
+    VIADUCT_CHECK(ConfigError, prompt.input.empty() != encodes,
+                  "generate: prompt {} has {} tokens for an encoder, and the model has {}",
+                  prompt.number, prompt.input.size(), encodes ? "one" : "none");
     VIADUCT_CHECK(ConfigError, !prompt.ids.empty(), "generate: prompt {} has no tokens",
                   prompt.number);
     VIADUCT_CHECK(ConfigError,
@@ -94,11 +108,11 @@ std::vector<PromptPass> prompt_passes(std::span<const Prompt> prompts) {
   std::vector<PromptPass> passes;
   int64_t tokens = 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (passes.empty() || tokens + prompts[i].prompt_tokens() > kPassTokens) {
+    if (passes.empty() || tokens + prompts[i].all_tokens() > kPassTokens) {
       passes.push_back({i, i});
       tokens = 0;
     }
-    tokens += prompts[i].prompt_tokens();
+    tokens += prompts[i].all_tokens();
     passes.back().end = i + 1;
   }
   return passes;
@@ -108,8 +122,7 @@ std::vector<Generated> generate(Generator& generator, std::span<const Prompt> pr
                                 const GenerateOptions& options, TakeToken take) {
   check(options.sampling);
   check_prompts(generator, prompts);
-  generator.use(prompts.front().adapter);
-  generator.start(static_cast<int64_t>(prompts.size()));
+  start(generator, prompts);
   PromptBatch batch(generator, prompts, options, take);
   batch.run(prompt_passes(prompts));
   return batch.results();
@@ -117,8 +130,7 @@ std::vector<Generated> generate(Generator& generator, std::span<const Prompt> pr
 
 void rehearse(Generator& generator, std::span<const Prompt> prompts) {
   check_prompts(generator, prompts);
-  generator.use(prompts.front().adapter);
-  generator.start(static_cast<int64_t>(prompts.size()));
+  start(generator, prompts);
   const auto nothing = [](int64_t, std::span<const float>) { return int32_t{0}; };
   std::vector<Ids> feeds(prompts.size());
   int64_t longest = 0;

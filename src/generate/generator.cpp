@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/error.h"
+#include "generate/pass_tokens.h"
 #include "model/model_place.h"
 #include "model/model_stage.h"
 #include "ops/elementwise.h"
@@ -12,16 +12,6 @@
 
 namespace viaduct {
 namespace {
-
-template <class T>
-Tensor to_device(Device& device, std::span<const T> values) {
-  const Shape shape{static_cast<int64_t>(values.size())};
-  const Tensor host = host_tensor(dtype_of<T>, shape);
-  std::memcpy(host.raw(), values.data(), values.size_bytes());
-  Tensor tensor = device.allocate(dtype_of<T>, shape, MemoryTag::batch);
-  device.copy_from_host(host, tensor);
-  return tensor;
-}
 
 const GeneratorSettings& checked(const GeneratorSettings& settings, const ParallelGroups& groups) {
   VIADUCT_CHECK(ConfigError, groups.cp().size() == 1,
@@ -43,14 +33,6 @@ bool share_experts(const ModelConfig& config, const Mesh& mesh) {
 
 int64_t fed_sequences(Generator::Feed ids) {
   return std::count_if(ids.begin(), ids.end(), [](auto& i) { return !i.empty(); });
-}
-
-std::vector<int64_t> blocks_of(const Model& model) {
-  std::vector<int64_t> blocks;
-  for (const ModelChunk& chunk : model.chunks()) {
-    for (int64_t i = 0; i < chunk.holds.blocks; ++i) blocks.push_back(chunk.holds.first_block + i);
-  }
-  return blocks;
 }
 
 /// Logits [n, V] as FP32 on the host, with the model's soft cap.
@@ -107,21 +89,34 @@ Generator::Generator(const BorrowedModel& borrowed, const GeneratorSettings& set
   start(1);
 }
 
+std::vector<int64_t> Generator::blocks() const {
+  std::vector<int64_t> blocks;
+  for (const ModelChunk& chunk : model_->chunks()) {
+    for (int64_t i = 0; i < chunk.holds.blocks; ++i) blocks.push_back(chunk.holds.first_block + i);
+  }
+  return blocks;
+}
+
+int64_t Generator::kv_heads() const {
+  const ModelConfig& config = model_->config();
+  return config.latent.any() ? 1 : std::max<int64_t>(1, config.kv_heads / groups_.tp().size());
+}
+
 void Generator::start(int64_t sequences) {
   const ModelConfig& config = model_->config();
   const LatentSizes& latent = config.latent;
-  cache_.reset();  // its memory first
+  cache_.reset();  // their memory first
+  cross_.reset();
+  inputs_.clear();
   cache_ = std::make_unique<KeyValueCache>(
-      device_,
-      CacheShape{.layers = blocks_of(*model_),
-                 .kv_heads =
-                     latent.any() ? 1 : std::max<int64_t>(1, config.kv_heads / groups_.tp().size()),
-                 .head_dim = latent.any() ? latent.kv_rank : config.key_dim(),
-                 .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
-                 .dtype = settings_.layers.precision.activation,
-                 .sequences = sequences,
-                 .positions = settings_.positions + room(),
-                 .chunk = config.attention_chunk()});
+      device_, CacheShape{.layers = blocks(),
+                          .kv_heads = kv_heads(),
+                          .head_dim = latent.any() ? latent.kv_rank : config.key_dim(),
+                          .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
+                          .dtype = settings_.layers.precision.activation,
+                          .sequences = sequences,
+                          .positions = settings_.positions + room(),
+                          .chunk = config.attention_chunk()});
 }
 
 void Generator::truncate(int64_t i, int64_t tokens) {
@@ -130,11 +125,15 @@ void Generator::truncate(int64_t i, int64_t tokens) {
   cache_->forget(i, length(i) - tokens);
 }
 
-Generator::Pass Generator::pass_of(Feed ids) {
+void Generator::check_id(int32_t id) const {
   const int64_t vocabulary = model_->config().vocabulary;
-  std::vector<int32_t> all, positions, offsets{0};
-  std::vector<int64_t> index, counts;
-  int64_t longest = 0;
+  VIADUCT_CHECK(ShapeError, id >= 0 && id < vocabulary,
+                "generate: token {} is outside the model's vocabulary of {}", id, vocabulary);
+}
+
+Generator::Pass Generator::pass_of(Feed ids) {
+  PassTokens tokens;
+  std::vector<int64_t> counts;
   Pass pass;
   for (size_t i = 0; i < ids.size(); ++i) {
     const auto count = static_cast<int64_t>(ids[i].size());
@@ -142,44 +141,29 @@ Generator::Pass Generator::pass_of(Feed ids) {
     VIADUCT_CHECK(ShapeError, before + count <= settings_.positions,
                   "generate: {} tokens after {} of sequence {}, at most {} positions", count,
                   before, i, settings_.positions);
+    int64_t position = before;
     for (const int32_t id : ids[i]) {
-      VIADUCT_CHECK(ShapeError, id >= 0 && id < vocabulary,
-                    "generate: token {} is outside the model's vocabulary of {}", id, vocabulary);
-      index.push_back(before + static_cast<int64_t>(all.size()) - offsets.back());
-      positions.push_back(static_cast<int32_t>(index.back()));
-      all.push_back(id);
+      check_id(id);
+      tokens.add(id, position++);
     }
-    offsets.push_back(static_cast<int32_t>(all.size()));
+    tokens.end_run();
     counts.push_back(count);
-    longest = std::max(longest, count);
     if (count > 0) pass.filled = static_cast<int64_t>(i);
   }
-  const auto fed = static_cast<int64_t>(all.size());
-  const int64_t parts = cuts_stream() ? groups_.tp().size() : 1;
-  const int64_t total = std::max<int64_t>(1, (fed + parts - 1) / parts) * parts;
-  pass.filling = total - fed;
+  const int64_t parts = stream_parts();
+  pass.filling = filling_of(tokens.tokens(), parts);
   if (pass.filling > 0) {
     const auto filled = static_cast<size_t>(pass.filled);
-    all.resize(static_cast<size_t>(total), 0);
-    positions.resize(all.size(), 0);
-    index.resize(all.size(), 0);
+    for (int64_t i = 0; i < pass.filling; ++i) tokens.add(0, 0);
     counts[filled] += pass.filling;
-    longest = std::max(longest, counts[filled]);
-    for (size_t i = filled + 1; i < offsets.size(); ++i) offsets[i] = static_cast<int32_t>(total);
+    tokens.longest = std::max(tokens.longest, counts[filled]);
+    for (size_t i = filled + 1; i < tokens.offsets.size(); ++i)
+      tokens.offsets[i] = static_cast<int32_t>(tokens.tokens());
   }
   OpContext context = this->context();
   cache_->begin_step(context, counts);
-  const std::vector<int32_t> targets(all.size(), -1);
-  const std::vector<float> weights(all.size(), 0.0f);
-  pass.batch = {.ids = to_device<int32_t>(device_, all),
-                .positions = to_device<int32_t>(device_, positions),
-                .targets = to_device<int32_t>(device_, targets),
-                .loss_weight = to_device<float>(device_, weights),
-                .token_index = to_device<int64_t>(device_, index),
-                .document_offsets = to_device<int32_t>(device_, offsets),
-                .max_document = longest,
-                .stream_begin = parts == 1 ? 0 : groups_.tp().rank() * (total / parts),
-                .stream_tokens = total / parts};
+  pass.batch = upload_tokens(device_, tokens, parts, stream_part());
+  if (model_->config().encoder.any()) pass.batch.encoder = encoder_rows_of(ids, tokens, pass.batch);
   return pass;
 }
 

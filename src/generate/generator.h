@@ -20,6 +20,7 @@
 #include "model/model.h"
 #include "model/segment_hooks.h"
 #include "nn/context.h"
+#include "nn/cross_cache.h"
 #include "nn/kv_cache.h"
 #include "ops/table.h"
 #include "pipeline/parallelism.h"
@@ -28,12 +29,14 @@
 
 namespace viaduct {
 
+struct PassTokens;
+
 /// Parts of a resolved run, which outlives the generator.
 struct GeneratorSettings {
   const LayerSettings& layers;
   const Parallelism& parallelism;
   const MemorySettings& memory;
-  int64_t positions = 0;  // tokens of the longest sequence
+  int64_t positions = 0;  // tokens of the longest sequence; of a decoder behind an encoder
 };
 
 /// A model whose weights belong to someone else, such as a run that trains it.
@@ -81,20 +84,25 @@ class Generator {
   /// The replicas of the model that take different prompts.
   Communicator& replicas() const { return groups_.dp(); }
 
+  /// The next tokens of some sequences.
+  using Feed = std::span<const std::vector<int32_t>>;
   /// Drops all sequences and starts `sequences` empty ones.
   void start(int64_t sequences);
+  /// Of a model with an encoder: starts an empty sequence for each input, which is the encoder's,
+  /// and is encoded in the pass that feeds the first tokens of the sequence. ShapeError for a model
+  /// without an encoder, for an empty input, and for an id outside [0, vocabulary).
+  void start_with(Feed inputs);
   int64_t sequences() const { return cache_->sequences(); }
   /// Number of tokens that sequence `i` was fed.
   int64_t length(int64_t i) const { return cache_->length(i); }
   /// Drops all but the first `tokens` tokens of sequence `i`. ShapeError if it has fewer.
   void truncate(int64_t i, int64_t tokens);
 
-  /// The next tokens of some sequences.
-  using Feed = std::span<const std::vector<int32_t>>;
   /// Feeds the next tokens of each sequence (ids[i]; none: it waits) in one pass. Returns, on the
   /// ranks of the last stage, the logits [fed sequences, vocabulary] f32 on the host of the tokens
   /// that follow, softcap applied; elsewhere nothing. ShapeError if nothing is fed, for an id
-  /// outside [0, vocabulary), or beyond the positions.
+  /// outside [0, vocabulary), beyond the positions, or, of a model with an encoder, without
+  /// start_with.
   Tensor feed(Feed ids);
 
   /// Chooses the token that follows sequence `i` from its logits.
@@ -122,6 +130,11 @@ class Generator {
     int64_t filled = 0, filling = 0;
   };
   Pass pass_of(Feed ids);
+  /// For the pass of these tokens, of which `batch` is made: the encoder's rows, where sequences
+  /// begin, and what the decoder's tokens see of all inputs.
+  std::shared_ptr<const EncoderRows> encoder_rows_of(Feed ids, const PassTokens& tokens,
+                                                     const Batch& batch);
+  void check_id(int32_t id) const;
   AdaptedModel& adapted(int64_t number);
   /// The context of a pass of the model in use, and that model.
   RankContext pass_context();
@@ -131,6 +144,11 @@ class Generator {
   /// Tells the other replicas whether this one has tokens to feed; returns whether any has.
   bool announce(bool feeds);
   bool cuts_stream() const { return settings_.layers.sequence_parallel && groups_.tp().size() > 1; }
+  int64_t stream_parts() const { return cuts_stream() ? groups_.tp().size() : 1; }
+  int64_t stream_part() const { return cuts_stream() ? groups_.tp().rank() : 0; }
+  /// Global numbers of the decoder's blocks that this rank holds, and its heads of keys.
+  std::vector<int64_t> blocks() const;
+  int64_t kv_heads() const;
   /// Maximum tokens of filling in a pass.
   int64_t room() const { return cuts_stream() ? groups_.tp().size() : together_ ? 1 : 0; }
   Tensor logits_of(RankContext& context, const HeadSegment& head, const Batch& batch,
@@ -149,6 +167,9 @@ class Generator {
   std::vector<std::unique_ptr<AdaptedModel>> adapted_;
   int64_t in_use_ = 0;  // one of these, or 0
   std::unique_ptr<KeyValueCache> cache_;
+  // With an encoder, after start_with.
+  std::vector<std::vector<int32_t>> inputs_;
+  std::unique_ptr<CrossCache> cross_;
 };
 
 }  // namespace viaduct

@@ -54,6 +54,7 @@ RankContext Generator::pass_context() {
     context.magnitude_factors = &factors_;
   }
   context.cache = cache_.get();
+  context.cross_cache = cross_.get();
   if (in_use_ == 0) return context;
   AdaptedModel& model = adapted(in_use_);
   RankContext of_adapter{.ops = context.ops,

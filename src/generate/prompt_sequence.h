@@ -22,12 +22,19 @@ struct Prompt {
   /// Whether the new tokens go on with its text; no: they answer it, with a text of their own.
   bool continues = false;
   int64_t adapter = 0;  // of the generator (Generator::use)
+  /// Of a model with an encoder: what the encoder reads; `ids` then begin the decoder's row.
+  std::vector<int32_t> input = {};
 
   /// The tokens whose text the new ones go on with.
   std::span<const int32_t> text_before() const {
     return continues ? std::span<const int32_t>(ids) : std::span<const int32_t>();
   }
+  /// In the sequence that goes on.
   int64_t prompt_tokens() const { return static_cast<int64_t>(ids.size()); }
+  /// The tokens of what was asked.
+  const std::vector<int32_t>& asked() const { return input.empty() ? ids : input; }
+  /// In both stacks.
+  int64_t all_tokens() const { return static_cast<int64_t>(input.size()) + prompt_tokens(); }
 };
 
 struct GenerateOptions {

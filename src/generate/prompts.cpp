@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -33,7 +34,24 @@ void read_line(PromptText& text) {
   text.adapter = chosen_adapter(document, where);
 }
 
+/// New tokens for which a sequence has room behind its prompt.
+int64_t room_behind(const Prompt& prompt, const ModelConfig& model) {
+  // Relative positions have no end.
+  const int64_t positions = model.positions == PositionKind::relative
+                                ? std::numeric_limits<int32_t>::max()
+                                : model.max_positions;
+  return positions - prompt.prompt_tokens();
+}
+
 }  // namespace
+
+void give_to_encoder(Prompt& prompt, const ModelConfig& model) {
+  prompt.input = std::exchange(prompt.ids, {static_cast<int32_t>(model.encoder.start_token)});
+  prompt.continues = false;
+  if (model.end_tokens.empty()) return;
+  const auto end = static_cast<int32_t>(model.end_tokens.front());
+  if (prompt.input.back() != end) prompt.input.push_back(end);
+}
 
 PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool jsonl) {
   PromptLines read{.jsonl = jsonl};
@@ -72,8 +90,11 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
   for (const PromptText& text : texts) {
     Prompt prompt{static_cast<int64_t>(prompts.size()),
                   text.ids ? *text.ids : text_ids(tokenizer, text.text)};
-    const int64_t room = model.max_positions - prompt.prompt_tokens();
-    if (text.text.empty() || prompt.ids.empty()) {
+    const bool empty = text.text.empty() || prompt.ids.empty();
+    prompt.continues = !text.ids;
+    if (model.encoder.any() && !empty) give_to_encoder(prompt, model);
+    const int64_t room = room_behind(prompt, model);
+    if (empty) {
       problems.add("{}: empty; expected a text to continue", text.where);
     } else if (room <= 0) {
       problems.add("{}: {} tokens leave no room in the {} positions that the model allows",
@@ -89,7 +110,6 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
     } catch (const ConfigError& error) {
       problems.add_text(error.what());
     }
-    prompt.continues = !text.ids;
     prompt.max_new_tokens = max_new_tokens.value_or(std::min(kDefaultNewTokens, room));
     prompts.push_back(std::move(prompt));
   }
@@ -113,7 +133,7 @@ int64_t longest(const std::vector<Prompt>& prompts) {
 
 std::vector<std::vector<Prompt>> batches_by_length(std::vector<Prompt> prompts, int64_t most) {
   std::stable_sort(prompts.begin(), prompts.end(), [](const Prompt& a, const Prompt& b) {
-    return std::pair(a.adapter, a.prompt_tokens()) < std::pair(b.adapter, b.prompt_tokens());
+    return std::pair(a.adapter, a.all_tokens()) < std::pair(b.adapter, b.all_tokens());
   });
   std::vector<std::vector<Prompt>> batches;
   for (Prompt& prompt : prompts) {

@@ -47,6 +47,10 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
                                  const ModelConfig& model, std::optional<int64_t> max_new_tokens,
                                  const std::vector<std::string>& adapters = {});
 
+/// For a model with an encoder, which reads the prompt there, ended as in training: its decoder
+/// begins a text of its own.
+void give_to_encoder(Prompt& prompt, const ModelConfig& model);
+
 /// The tokens that end a text, of the tokenizer and of the model.
 std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ModelConfig& model);
 

@@ -2,22 +2,6 @@
 
 namespace viaduct {
 
-std::string_view cpu_isa_name(CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::portable:
-      return "portable";
-    case CpuIsa::avx2:
-      return "avx2";
-    case CpuIsa::avx512:
-      return "avx512";
-    case CpuIsa::avx512_bf16:
-      return "avx512_bf16";
-    case CpuIsa::amx:
-      return "amx";
-  }
-  return "unknown";
-}
-
 bool executes(const CpuFeatures& features, CpuIsa isa) {
   switch (isa) {
     case CpuIsa::portable:

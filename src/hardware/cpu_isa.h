@@ -1,6 +1,7 @@
 #pragma once
 // The instruction sets that kernels are compiled for.
 
+#include <array>
 #include <string_view>
 
 #include "hardware/cpu_features.h"
@@ -15,7 +16,12 @@ enum class CpuIsa { portable, avx2, avx512, avx512_bf16, amx };
 inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512,
                                       CpuIsa::avx512_bf16, CpuIsa::amx};
 
-std::string_view cpu_isa_name(CpuIsa isa);
+constexpr auto choice_names(CpuIsa) {
+  return std::to_array<std::string_view>({"portable", "avx2", "avx512", "avx512_bf16", "amx"});
+}
+constexpr std::string_view cpu_isa_name(CpuIsa isa) {
+  return choice_names(isa)[static_cast<size_t>(isa)];
+}
 
 /// Whether a CPU with these features executes it. Tile registers must still be granted
 /// (hardware/cpu/amx_permission.h).

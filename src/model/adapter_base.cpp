@@ -14,6 +14,7 @@ namespace {
 /// Why a layer cannot be stored so by each of `ranks` tensor ranks; "" if it can.
 std::string misfit(BaseFormat format, const ModelConfig& model, const AdaptableModule& module,
                    int64_t ranks, const BlockTypes& blocks) {
+  if (module.layer == kFurtherProjection) return "";  // it has the recipe's format
   int64_t block = stored_columns(format);
   if (format == BaseFormat::blocks) {
     const auto type = blocks.find(module.name + ".weight");

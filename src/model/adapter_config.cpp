@@ -25,7 +25,8 @@ FieldGroup peft_fields(PeftConfig& config) {
   group
       .field("target_modules", config.target_modules,
              "Linear layers with an adapter: names of modules or their last parts, with "
-             "wildcards; linear_qkv, linear_proj, linear_fc1, linear_fc2; or all-linear.")
+             "wildcards; linear_qkv, linear_proj, linear_fc1, linear_fc2; all-linear; mtp for the "
+             "layers of multi-token prediction, which the others leave out.")
       .constraint("each matches a layer")
       .on_resume(resume::other_shapes);
   group

@@ -62,6 +62,12 @@ class BlockModules {
     for (int64_t expert = 0; expert < model_.moe.experts; ++expert) add_expert(expert);
   }
 
+  /// What is before the block of a layer of multi-token prediction.
+  void add_projection() const {
+    modules_.push_back({ParameterMaker::at(names_.mtp_projection, layer_), kFurtherProjection,
+                        model_.hidden, 2 * model_.hidden, false, 1, false});
+  }
+
  private:
   void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in) const {
     modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in});
@@ -104,9 +110,19 @@ class BlockModules {
   std::vector<AdaptableModule>& modules_;
 };
 
-bool matches(const std::string& pattern, const AdaptableModule& module) {
+/// Whether a pattern names the layer of multi-token prediction that a module is in.
+bool names_further_layer(const std::string& pattern, const AdaptableModule& module) {
+  return pattern.find("layers." + std::to_string(module.further) + ".") != std::string::npos;
+}
+
+/// `asks`: of modules that are to have an adapter, not of those that are left out.
+bool matches(const std::string& pattern, const AdaptableModule& module, bool asks) {
+  if (module.further >= 0 && asks && pattern != kFurtherLayersPattern &&
+      !names_further_layer(pattern, module))
+    return false;
   if (module.named_only)
     return last_part(pattern) == last_part(module.name) && names_module(pattern, module.name);
+  if (module.further >= 0 && pattern == kFurtherLayersPattern) return true;
   return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name);
 }
 
@@ -125,13 +141,14 @@ void check_no_table(const std::string& pattern, const char* field, const ModelCo
 }
 
 /// The modules that one of the patterns matches, which all match something.
-std::vector<bool> matched(const std::vector<std::string>& patterns, const char* field,
+std::vector<bool> matched(const std::vector<std::string>& patterns, const std::string& field,
                           const std::vector<AdaptableModule>& modules, const ModelConfig& model) {
   std::vector<bool> found(modules.size(), false);
+  const bool asks = field == "target_modules";
   for (const std::string& pattern : patterns) {
     bool any = false;
     for (size_t i = 0; i < modules.size(); ++i) {
-      if (!matches(pattern, modules[i])) continue;
+      if (!matches(pattern, modules[i], asks)) continue;
       found[i] = any = true;
     }
     if (any) continue;
@@ -139,10 +156,12 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const char* 
     const auto add = [&](const std::string& name) {
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     };
-    for (const AdaptableModule& module : modules) add(last_part(module.name));
     for (const AdaptableModule& module : modules)
-      if (!module.named_only) add(std::string(module.layer));
-    check_no_table(pattern, field, model);
+      if (module.further < 0) add(last_part(module.name));
+    for (const AdaptableModule& module : modules)
+      if (!module.named_only && module.further < 0) add(std::string(module.layer));
+    if (model.mtp_layers > 0) add(kFurtherLayersPattern);
+    check_no_table(pattern, field.c_str(), model);
     const auto near = nearest_name(pattern, names);
     fail<ConfigError>("peft.{}: {} matches no linear layer of the model{} (layers: {})", field,
                       pattern, near ? fmt::format("; nearest: {}", *near) : "",
@@ -181,6 +200,15 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
     const BlockModules block(model, names, layer, modules);
     block.add_attention();
     block.add_feed_forward();
+  }
+  if (names.mtp_projection.empty()) return modules;  // building the model says so
+  for (int64_t layer = model.layers; layer < model.layers + model.mtp_layers; ++layer) {
+    const size_t first = modules.size();
+    const BlockModules block(model, names, layer, modules);
+    block.add_projection();
+    block.add_attention();
+    block.add_feed_forward();
+    for (size_t i = first; i < modules.size(); ++i) modules[i].further = layer;
   }
   return modules;
 }
@@ -229,8 +257,9 @@ void check_magnitudes(const AdapterSettings& settings, const ModelConfig& model,
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   VIADUCT_CHECK(ConfigError, names.empty(),
-                "{} of experts, routers and down-projections of latent attention is not built "
-                "yet; expected peft.exclude_modules=[{}] beside it, or lora",
+                "{} of experts, routers, down-projections of latent attention and projections of "
+                "multi-token prediction is not built yet; expected peft.exclude_modules=[{}] "
+                "beside it, or lora",
                 what, fmt::join(names, ", "));
 }
 

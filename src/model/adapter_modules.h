@@ -20,12 +20,21 @@ struct AdaptableModule {
   bool named_only = false;
   double use = 1;  // the part of the tokens that is multiplied with it
   /// Whether DoRA is built for it: not for experts, nor for weights that every tensor rank holds
-  /// whole (routers, down-projections of latent attention).
+  /// whole (routers, down-projections of latent attention, projections of multi-token prediction).
   bool magnitudes = true;
+  /// Of a layer of multi-token prediction, its number among the blocks, else −1. Without an adapter
+  /// it is frozen, and its loss trains the adapters below; only kFurtherLayersPattern and names
+  /// with this number ask for it, for few programs have these layers.
+  int64_t further = -1;
 };
 
-/// All of them, block by block. Layers of multi-token prediction have none: they are frozen, and
-/// their losses train the adapters below.
+/// In peft.target_modules: every matrix of the layers of multi-token prediction.
+inline constexpr const char* kFurtherLayersPattern = "mtp";
+/// AdaptableModule::layer of what such a layer has before its block.
+inline constexpr std::string_view kFurtherProjection = "mtp_projection";
+
+/// All of them, block by block, with those of multi-token prediction, which are numbered after the
+/// model's, at the end.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
 /// "q_proj" of "model.layers.0.self_attn.q_proj".

@@ -38,7 +38,7 @@ namespace {
 std::vector<std::string> trainable_modules(const ModelConfig& model) {
   const auto device = make_sim_device();  // only structure, no memory
   const auto built = build_model(*device, model.without_training_layers(),
-                                 {.precision = precision_recipe("fp32")}, 1);
+                                 {.precision = precision_recipe(RecipeName::fp32)}, 1);
   std::set<std::string> linear;
   for (const AdaptableModule& one : adaptable_modules(model)) linear.insert(one.name);
   std::vector<std::string> modules;

@@ -84,14 +84,12 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .field("softmax_type", config.softmax_type,
              "Attention's softmax. learnable: each head has one more logit, a parameter, in its "
              "softmax, which weights no value (GPT-OSS's sinks).")
-      .one_of({"vanilla", "learnable"})
       .planned_values({"off-by-one"}, "a logit of 0 in its place; nearest: learnable");
   group
       .field("attention_backend", config.attention_backend,
              "How attention is computed; auto: flash, which holds no score matrix. fused: cuDNN "
              "on cuda, where it supports the call, and flash elsewhere (docs/cuda.md). unfused: a "
              "chain of ops over a matrix [heads, queries, keys] in FP32.")
-      .one_of({"flash", "fused", "unfused"})
       .planned_values({"local"}, "the framework's own kernels; nearest: unfused")
       .constraint("fused needs dist.device=cuda, or a dry run for a GPU, and 16-bit activations")
       .alias("AttnBackend")

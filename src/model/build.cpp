@@ -13,6 +13,7 @@
 #include "model/parameter_maker.h"
 #include "nn/attention.h"
 #include "nn/embedding.h"
+#include "nn/encoder_rows.h"
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/multi_token.h"
@@ -259,17 +260,43 @@ bool has_both_ends(const std::vector<ChunkLayers>& chunks) {
          std::ranges::any_of(chunks, &ChunkLayers::head);
 }
 
-/// The token table that the head's stage reads too: a tied head, or multi-token prediction. In a
-/// pipeline with its ends on two stages, both hold it; the first stage's copy is the owner.
-ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPlace& place,
-                                   bool tied) {
-  auto held = std::make_shared<Parameter>(*table);
-  held->holders = {0, place.pp - 1};
-  held->multiplied = tied && place.pp_rank != 0;
-  if (place.pp_rank != 0) {
+/// The pipeline ranks that hold the token table: those of its lookups (an encoder's, the decoder's,
+/// multi-token prediction's), and that of a tied head.
+std::vector<int> holders_of_tokens(const ModelConfig& c, const ModelPlace& place,
+                                   const std::vector<ChunkLayers>& held) {
+  if (c.encoder.any()) return place.embedding_stages;
+  const bool head_reads = c.tied_embeddings || c.mtp_layers > 0;
+  return head_reads && !has_both_ends(held) ? std::vector{0, place.pp - 1} : std::vector{0};
+}
+
+/// A parameter that the stages `holders` have: each computes a part of its gradient, and the first
+/// one's copy is the owner.
+ParameterPointer held_by(const ParameterPointer& parameter, const ModelPlace& place,
+                         const std::vector<int>& holders, GroupKind group) {
+  if (holders.size() < 2) return parameter;
+  auto held = std::make_shared<Parameter>(*parameter);
+  held->holders = holders;
+  held->holders_group = group;
+  if (place.pp_rank != holders.front()) {
     for (Part& part : held->parts) part.owned = false;
   }
   return held;
+}
+
+/// What leaves a chunk without the head: a block, the decoder's embedding or the head comes next.
+std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelConfig& c,
+                                                                  const ChunkLayers& held) {
+  const bool in_encoder = held.ends_in_encoder();
+  const bool stream = !in_encoder || !held.encoder.norm;
+  const bool encoded =
+      in_encoder ? held.encoder.norm : c.encoder.any() && held.first_block + held.blocks < c.layers;
+  return [=, hidden = c.hidden](const RankContext& context, const Batch& batch) {
+    Edge edge;
+    if (stream)
+      edge.push_back(stream_edge(context, in_encoder ? encoder_rows(batch).rows : batch, hidden));
+    if (encoded) edge.push_back(encoded_edge(context, encoder_rows(batch).rows, hidden));
+    return edge;
+  };
 }
 
 void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& layer) {
@@ -312,6 +339,8 @@ void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& n
       layer.training_only = true;
       return layers.emplace_back(std::move(layer));
     };
+    const std::vector<ParameterMaker::Rows> projection{
+        {ParameterMaker::at(m.names.mtp_projection, block), c.hidden}};
     MultiTokenInputParts parts{
         std::move(previous),
         norm_of(".hidden_norm", m.names.mtp_hidden_norm),
@@ -320,9 +349,8 @@ void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& n
         c.embedding_scale,
         ResidualDropout(c.embedding_dropout, path + ".embedding.dropout"),
         c.padding_token,
-        ReplicatedLinear(m.make.replicated_matrix(
-            path + ".projection", {{ParameterMaker::at(m.names.mtp_projection, block), c.hidden}},
-            2 * c.hidden))};
+        ReplicatedLinear(m.make.replicated_matrix(path + ".projection", projection, 2 * c.hidden),
+                         m.make.replicated_terms(path + ".projection", projection, 2 * c.hidden))};
     add({path + ".input", {}})
         .segments.push_back(
             std::make_unique<MultiTokenInputSegment>(static_cast<size_t>(depth), std::move(parts)));
@@ -362,21 +390,31 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   Maker maker{config, names, settings, place, make};
   maker.linear_bias =
       make_linear_bias(device, config, place, positions, settings.precision.activation);
-  if (config.positions == PositionKind::relative)
+  if (config.positions == PositionKind::relative) {
     maker.relative = relative_bias(maker, "relative_positions");
+    maker.relative.table =
+        held_by(maker.relative.table, place, place.decoder_stages, GroupKind::decoder_positions);
+  }
   std::vector<ChunkLayers> held = place.chunks;
-  if (held.empty()) held.push_back({true, 0, config.layers, true});
+  if (held.empty()) {
+    const bool encodes = config.encoder.any();
+    held.push_back({true, 0, config.layers, true, {encodes, 0, config.encoder.layers, encodes}});
+  }
+  RelativeBias of_encoder = encoder_bias(maker);
+  if (of_encoder.table) {
+    of_encoder.table =
+        held_by(of_encoder.table, place, place.encoder_stages, GroupKind::encoder_positions);
+  }
 
   auto rotary = std::make_unique<RotaryTables>(
       make_rotary_tables(device, config, positions, settings.precision.statistic));
   ParameterPointer tokens;  // the table that a tied head shares
   const auto token_table = [&] {
-    if (!tokens)
-      tokens = make.vocabulary_table("embedding.tokens", names.token_embedding, config.vocabulary,
-                                     config.hidden, config.tied_embeddings);
-    if ((config.tied_embeddings || config.mtp_layers > 0) && tokens->holders.empty() &&
-        !has_both_ends(held))
-      tokens = held_by_both_ends(tokens, place, config.tied_embeddings);
+    if (tokens) return tokens;
+    const bool multiplied = config.tied_embeddings && std::ranges::any_of(held, &ChunkLayers::head);
+    tokens = held_by(make.vocabulary_table("embedding.tokens", names.token_embedding,
+                                           config.vocabulary, config.hidden, multiplied),
+                     place, holders_of_tokens(config, place, held), GroupKind::embedding);
     return tokens;
   };
 
@@ -384,8 +422,11 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   for (const ChunkLayers& layers : held) {
     ModelChunk chunk;
     chunk.holds = layers;
+    if (layers.encoder.any()) {
+      build_encoder(maker, layers.encoder, layers.encoder.embedding ? token_table() : nullptr,
+                    of_encoder, *rotary, chunk.layers);
+    }
     if (layers.embedding) {
-      if (config.encoder.any()) build_encoder(maker, token_table(), *rotary, chunk.layers);
       if (config.vision.any()) build_vision(maker, chunk.layers);
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
@@ -424,10 +465,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       chunk.head = head.get();
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));
-    } else {  // a block or the head comes next
-      chunk.after = [hidden = config.hidden](const RankContext& context, const Batch& batch) {
-        return Edge{stream_edge(context, batch, hidden)};
-      };
+    } else {
+      chunk.after = edge_behind(config, layers);
     }
     chunks.push_back(std::move(chunk));
   }

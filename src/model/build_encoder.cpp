@@ -50,32 +50,51 @@ std::unique_ptr<Segment> build_cross_attention(const BlockMaker& m, int64_t laye
                                                  layer + 1 == c.layers);
 }
 
-void build_encoder(const BlockMaker& decoder, const ParameterPointer& tokens,
+namespace {
+
+BlockMaker encoder_maker(const BlockMaker& decoder) {
+  const ModelConfig& c = decoder.config;
+  return {c,
+          model_family(c.family).encoder_names,
+          decoder.settings,
+          decoder.place,
+          decoder.make,
+          "encoder.",
+          false};
+}
+
+}  // namespace
+
+RelativeBias encoder_bias(const BlockMaker& decoder) {
+  if (!decoder.config.encoder.any()) return {};
+  return relative_bias(encoder_maker(decoder), "relative_positions");
+}
+
+void build_encoder(const BlockMaker& decoder, const EncoderChunk& held,
+                   const ParameterPointer& tokens, const RelativeBias& relative,
                    const RotaryTables& rotary, std::vector<Layer>& layers) {
   const ModelConfig& c = decoder.config;
-  BlockMaker maker{c,
-                   model_family(c.family).encoder_names,
-                   decoder.settings,
-                   decoder.place,
-                   decoder.make,
-                   "encoder.",
-                   false};
-  maker.relative = relative_bias(maker, "relative_positions");
+  BlockMaker maker = encoder_maker(decoder);
+  maker.relative = relative;
   const auto add = [&](std::string path, std::unique_ptr<Segment> segment) -> Layer& {
     Layer& layer = layers.emplace_back(Layer{std::move(path), {}});
     layer.of_encoder = true;
     layer.segments.push_back(std::move(segment));
     return layer;
   };
-  add("encoder.embedding",
-      std::make_unique<EmbeddingSegment>(EmbeddingParts{
-          tokens, nullptr, 0, c.embedding_scale, std::nullopt,
-          ResidualDropout(c.embedding_dropout, "encoder.embedding.dropout"), c.padding_token}));
-  for (int64_t i = 0; i < c.encoder.layers; ++i) {
+  if (held.embedding) {
+    add("encoder.embedding",
+        std::make_unique<EmbeddingSegment>(EmbeddingParts{
+            tokens, nullptr, 0, c.embedding_scale, std::nullopt,
+            ResidualDropout(c.embedding_dropout, "encoder.embedding.dropout"), c.padding_token}));
+  }
+  for (int64_t i = held.first_block; i < held.first_block + held.blocks; ++i) {
     Layer& layer = add(maker.path(i), build_attention(maker, i, rotary));
+    layer.block = c.layers + c.mtp_layers + i;
     layer.encoder_block = i;
     layer.segments.push_back(build_mlp(maker, i));
   }
+  if (!held.norm) return;
   add("encoder.norm", std::make_unique<EncoderOutputSegment>(
                           maker.make.norm("encoder.norm", maker.names.final_norm, c.hidden, c.norm,
                                           stream_gradient(maker.settings))));

@@ -11,9 +11,13 @@ namespace viaduct {
 /// The bias by relative positions of a stack, whose table is `path`.
 RelativeBias relative_bias(const BlockMaker& maker, const std::string& path);
 
-/// Embedding, blocks and final norm of the encoder, for a decoder that `decoder` makes; `tokens` is
-/// the table that both look up.
-void build_encoder(const BlockMaker& decoder, const ParameterPointer& tokens,
+/// The bias of the encoder's blocks; none without them.
+RelativeBias encoder_bias(const BlockMaker& decoder);
+
+/// The layers `held` of the encoder, for a decoder that `decoder` makes: embedding, blocks (with
+/// `relative`) and final norm. `tokens`: the table that both look up; null where it is not held.
+void build_encoder(const BlockMaker& decoder, const EncoderChunk& held,
+                   const ParameterPointer& tokens, const RelativeBias& relative,
                    const RotaryTables& rotary, std::vector<Layer>& layers);
 
 std::unique_ptr<Segment> build_cross_attention(const BlockMaker& maker, int64_t layer);

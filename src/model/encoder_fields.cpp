@@ -10,7 +10,8 @@ constexpr double kMostLayers = 1 << 14, kMostPositions = 1 << 26, kMostBuckets =
 
 void EncoderFields::resolve(const Auto<int64_t>& seq_length) {
   encoder_num_layers.resolve(0);
-  if (!seq_length.is_auto()) encoder_seq_length.resolve(seq_length.value());
+  if (encoder_num_layers.value() > 0 && !seq_length.is_auto())
+    encoder_seq_length.resolve(seq_length.value());
   relative_attention_num_buckets.resolve(32);
   relative_attention_max_distance.resolve(128);
 }

@@ -12,7 +12,7 @@ int64_t gated_width(int64_t hidden) {
 
 // Llama, and the default for every family.
 void resolve_common(ModelFields& m) {
-  m.normalization.resolve("RMSNorm");
+  m.normalization.resolve(NormKind::rms_norm);
   m.layernorm_epsilon.resolve(1e-5);
   m.layernorm_zero_centered_gamma.resolve(false);
   m.pre_sublayer_norm.resolve(true);
@@ -48,8 +48,8 @@ void resolve_common(ModelFields& m) {
   m.softmax_scale.resolve(std::nullopt);
   m.attention_temperature_scale.resolve(std::nullopt);
   m.attention_temperature_length.resolve(std::nullopt);
-  m.softmax_type.resolve("vanilla");
-  m.attention_backend.resolve("flash");
+  m.softmax_type.resolve(SoftmaxType::vanilla);
+  m.attention_backend.resolve(AttentionBackend::flash);
   m.position_embedding_type.resolve(PositionKind::rotary);
   m.alibi_bias_max.resolve(8.0);
   m.rotary_base.resolve(10000.0);

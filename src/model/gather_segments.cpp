@@ -3,24 +3,24 @@
 namespace viaduct {
 
 void GatherSegments::before(const SegmentEvent& event) {
-  store_.gather(plan({&event.segment, event.work}, event.coming));
+  weights_.gather(plan({&event.segment, event.work}, event.coming));
 }
 
 void GatherSegments::after(const SegmentEvent& event, const TensorSet&) {
   if (event.coming.empty()) {
     const bool turns = &event.segment == turn_ && event.work == SegmentWork::forward;
-    if (!turns || !event.saved.keeps()) return store_.keep_gathered({});
-    return store_.keep_gathered(plan({turn_, SegmentWork::backward}, {}));
+    if (!turns || !event.saved.keeps()) return weights_.keep_gathered({});
+    return weights_.keep_gathered(plan({turn_, SegmentWork::backward}, {}));
   }
-  store_.keep_gathered(plan(event.coming.front(), event.coming.subspan(1)));
+  weights_.keep_gathered(plan(event.coming.front(), event.coming.subspan(1)));
 }
 
 GatherPlan GatherSegments::plan(const ComingSegment& first, std::span<const ComingSegment> rest) {
   GatherPlan plan;
-  for (const size_t unit : units(first)) store_.plan_now(plan, unit);
+  for (const size_t unit : units(first)) weights_.plan_now(plan, unit);
   for (const ComingSegment& coming : rest) {
     for (const size_t unit : units(coming))
-      if (!store_.plan_ahead(plan, unit)) return plan;
+      if (!weights_.plan_ahead(plan, unit)) return plan;
   }
   return plan;
 }

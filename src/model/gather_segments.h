@@ -16,18 +16,19 @@ class GatherSegments final : public SegmentHooks {
   /// The store, which outlives this, has shards of weights. `turn`: a segment whose forward, the
   /// last of a walk, is followed by its backward, the first of the next walk; null: there is none.
   /// Its units stay between the two.
-  explicit GatherSegments(ParameterStore& store, const Segment* turn = nullptr)
-      : store_(store), turn_(turn) {}
+  explicit GatherSegments(const ParameterStore& store, const Segment* turn = nullptr)
+      : store_(store), weights_(*store.sharded_weights()), turn_(turn) {}
 
   void before(const SegmentEvent& event) override;
   void after(const SegmentEvent& event, const TensorSet& out) override;
 
  private:
-  /// Gathers what `first` needs, and ahead of it as much of `rest` as the store accepts.
+  /// Gathers what `first` needs, and ahead of it as much of `rest` as they accept.
   GatherPlan plan(const ComingSegment& first, std::span<const ComingSegment> rest);
   const std::vector<size_t>& units(const ComingSegment& segment);
 
-  ParameterStore& store_;
+  const ParameterStore& store_;
+  ShardedWeights& weights_;
   const Segment* turn_;
   struct Units {
     std::vector<size_t> forward, backward;

@@ -79,8 +79,7 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
 }
 
 void add_block(FieldGroup& group, ModelFields& config) {
-  group.field("normalization", config.normalization, "Kind of norm.")
-      .one_of({"LayerNorm", "RMSNorm"});
+  group.field("normalization", config.normalization, "Kind of norm.");
   group.field("layernorm_epsilon", config.layernorm_epsilon, "Added to the variance in norms.")
       .positive();
   group.field("layernorm_zero_centered_gamma", config.layernorm_zero_centered_gamma,

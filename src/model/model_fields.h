@@ -3,8 +3,10 @@
 // `auto` until set by the user, a Hugging Face config, a checkpoint or the family's defaults; the
 // layers are built from ModelConfig.
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
@@ -19,6 +21,23 @@ namespace viaduct {
 /// The value of `activation_func` that is no ActivationKind: it has parameters (ops/xielu.h).
 inline constexpr const char* kXieluName = "xielu";
 
+enum class SoftmaxType {
+  vanilla,
+  learnable,  // with a logit of each head that weights no value
+};
+constexpr auto choice_names(SoftmaxType) {
+  return std::to_array<std::string_view>({"vanilla", "learnable"});
+}
+
+enum class AttentionBackend {
+  flash,
+  fused,    // a library where it can, flash elsewhere
+  unfused,  // over a matrix of scores
+};
+constexpr auto choice_names(AttentionBackend) {
+  return std::to_array<std::string_view>({"flash", "fused", "unfused"});
+}
+
 struct ModelFields {
   // Source of the architecture.
   Auto<std::string> family;
@@ -32,7 +51,7 @@ struct ModelFields {
   int64_t make_vocab_size_divisible_by = 128;
 
   // Norms and the feed-forward.
-  Auto<std::string> normalization;
+  Auto<NormKind> normalization;
   Auto<double> layernorm_epsilon;
   Auto<bool> layernorm_zero_centered_gamma, layernorm_bias;
   Auto<bool> pre_sublayer_norm, post_sublayer_norm;
@@ -58,9 +77,9 @@ struct ModelFields {
   Auto<std::optional<double>> softmax_scale;
   Auto<std::optional<double>> attention_temperature_scale;
   Auto<std::optional<int64_t>> attention_temperature_length;
-  Auto<std::string> softmax_type;
+  Auto<SoftmaxType> softmax_type;
   Auto<bool> qk_l2_norm;
-  Auto<std::string> attention_backend;
+  Auto<AttentionBackend> attention_backend;
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;
 

@@ -89,7 +89,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.kv_channels.resolve(model.head_dim);
   fields.vocab_size.resolve(model.vocabulary);
   fields.max_position_embeddings.resolve(model.max_positions);
-  fields.normalization.resolve(model.norm == NormKind::layer_norm ? "LayerNorm" : "RMSNorm");
+  fields.normalization.resolve(model.norm);
   fields.layernorm_epsilon.resolve(model.norm_eps);
   fields.layernorm_zero_centered_gamma.resolve(model.norm_weight_offset != 0);
   fields.layernorm_bias.resolve(model.norm_bias);
@@ -104,7 +104,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.embedding_norm.resolve(model.embedding_norm);
   fields.qk_l2_norm.resolve(model.qk_l2_norm);
   take_latent(fields.latent, model.latent);
-  fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
+  fields.softmax_type.resolve(model.attention_sinks ? SoftmaxType::learnable
+                                                    : SoftmaxType::vanilla);
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
   fields.glu_linear_offset.resolve(model.activation_offset);
   fields.moe_router_linear_bias.resolve(model.router_bias);
@@ -177,8 +178,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.head_dim = fields.kv_channels.value();
   model.vocabulary = fields.vocab_size.value();
   model.max_positions = fields.max_position_embeddings.value();
-  model.norm =
-      fields.normalization.value() == "LayerNorm" ? NormKind::layer_norm : NormKind::rms_norm;
+  model.norm = fields.normalization.value();
   model.norm_eps = fields.layernorm_epsilon.value();
   model.norm_weight_offset = fields.layernorm_zero_centered_gamma.value() ? 1 : 0;
   model.norm_bias = fields.layernorm_bias.value();
@@ -194,7 +194,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.qk_l2_norm = fields.qk_l2_norm.value();
   model.latent = to_latent_sizes(fields.latent);
   if (model.latent.norm_eps == model.norm_eps) model.latent.norm_eps = 0;
-  model.attention_sinks = fields.softmax_type.value() == "learnable";
+  model.attention_sinks = fields.softmax_type.value() == SoftmaxType::learnable;
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
   model.activation_offset = fields.glu_linear_offset.value();
   model.router_bias = fields.moe_router_linear_bias.value();
@@ -239,8 +239,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.embedding_scale = fields.embedding_multiplier.value();
   model.residual_scale = fields.residual_multiplier.value();
   model.logit_scale = fields.logit_multiplier.value();
-  model.flash_attention = fields.attention_backend.value() != "unfused";
-  model.library_attention = fields.attention_backend.value() == "fused";
+  model.flash_attention = fields.attention_backend.value() != AttentionBackend::unfused;
+  model.library_attention = fields.attention_backend.value() == AttentionBackend::fused;
   model.masked_softmax_fusion = fields.masked_softmax_fusion;
   model.softmax_in_fp32 = fields.attention_softmax_in_fp32;
   model.rope_fusion = fields.apply_rope_fusion;

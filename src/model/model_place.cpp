@@ -21,6 +21,9 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
   }
   place.vocabulary_multiple = parallelism.vocabulary_multiple;
   place.pp = groups.pp().size(), place.pp_rank = groups.pp().rank();
+  place.embedding_stages = mesh.parts().embedding_stages;
+  place.encoder_stages = mesh.parts().encoder_stages;
+  place.decoder_stages = mesh.parts().decoder_stages;
   if (!parallelism.layer_map.empty())
     place.chunks = chunks_of_stage(parallelism.layer_map, place.pp, place.pp_rank,
                                    parallelism.schedule.placement());

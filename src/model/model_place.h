@@ -23,6 +23,9 @@ struct ModelPlace {
   int pp = 1, pp_rank = 0;
   /// The chunks of this rank in their order in the model; empty: all layers in one (pp 1).
   std::vector<ChunkLayers> chunks;
+  /// Of a model with an encoder, the stages that hold its token table, and the tables of relative
+  /// positions of encoder and decoder.
+  std::vector<int> embedding_stages, encoder_stages, decoder_stages;
 };
 
 /// Of the rank that has these communicators.

@@ -75,12 +75,12 @@ void check_no_limits(const MoeConfig& moe, const Refuse& refuse) {
 void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
   if (!moe.sinkhorn) return;
   const RoutingRule& routing = moe.routing;
-  const auto refuse = [&](const char* field, const std::string& found, const std::string& needs) {
+  const auto refuse = [&](const char* field, std::string_view found, const std::string& needs) {
     problems.add("model.{}: {} with moe_router_load_balancing_type=sinkhorn, {}", field, found,
                  needs);
   };
   if (routing.topk == 1 && routing.score != ScoreFunction::sigmoid) {
-    refuse("moe_router_score_function", score_function_name(routing.score),
+    refuse("moe_router_score_function", choice_name(routing.score),
            "whose weight of one expert (moe_router_topk=1) is its sigmoid; expected sigmoid");
   }
   if (routing.topk > 1 && (routing.score != ScoreFunction::softmax || !routing.pre_softmax)) {
@@ -107,12 +107,12 @@ void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
 void check_quantile(const MoeConfig& moe, Problems& problems) {
   if (moe.quantile_bins == 0) return;
   const RoutingRule& routing = moe.routing;
-  const auto refuse = [&](const char* field, const std::string& found, const std::string& needs) {
+  const auto refuse = [&](const char* field, std::string_view found, const std::string& needs) {
     problems.add("model.{}: {} with moe_router_load_balancing_type=quantile_balancing, {}", field,
                  found, needs);
   };
   if (routing.score != ScoreFunction::sigmoid) {
-    refuse("moe_router_score_function", score_function_name(routing.score),
+    refuse("moe_router_score_function", choice_name(routing.score),
            "whose bins hold scores from 0 to 1; expected sigmoid");
   }
   if (!moe.load_bias)
@@ -135,24 +135,30 @@ void check_quantile(const MoeConfig& moe, Problems& problems) {
   check_no_limits(moe, refuse);
 }
 
+bool is_loss(BalanceKind kind) {
+  return kind == BalanceKind::aux_loss || kind == BalanceKind::seq_aux_loss ||
+         kind == BalanceKind::global_aux_loss;
+}
+
 }  // namespace
 
 void check_balancing(const MoeFields& fields, Problems& problems) {
-  const std::vector<std::string>& types = fields.moe_router_load_balancing_type.values();
+  const std::vector<BalanceKind>& types = fields.moe_router_load_balancing_type.values();
   const std::vector<double>& coefficients = fields.moe_aux_loss_coeff.values();
   if (types.empty()) {
     problems.add("model.moe_router_load_balancing_type: [], expected at least one type");
     return;
   }
   for (size_t i = 0; types.size() > 1 && i < types.size(); ++i) {
-    if (!types[i].ends_with("aux_loss")) {
+    const std::string_view type = choice_name(types[i]);
+    if (!is_loss(types[i])) {
       problems.add(
           "model.moe_router_load_balancing_type: {} in a list of {} types; expected only losses "
           "(aux_loss, seq_aux_loss, global_aux_loss), or {} alone",
-          types[i], types.size(), types[i]);
+          type, types.size(), type);
     } else if (std::find(types.begin(), types.begin() + static_cast<int64_t>(i), types[i]) !=
                types.begin() + static_cast<int64_t>(i)) {
-      problems.add("model.moe_router_load_balancing_type: {} twice, expected it once", types[i]);
+      problems.add("model.moe_router_load_balancing_type: {} twice, expected it once", type);
     }
   }
   const bool none = !fields.moe_aux_loss_coeff.is_list() && coefficients.front() == 0;

@@ -7,10 +7,6 @@ namespace {
 constexpr std::string_view kDropped = "different tokens are dropped from here on";
 constexpr std::string_view kBalance = "routers are balanced by it from here on";
 
-constexpr ScoreFunction kScoreFunctions[] = {ScoreFunction::softmax, ScoreFunction::sigmoid,
-                                             ScoreFunction::sqrt_softplus};
-
-constexpr std::string_view kSinkhorn = "sinkhorn", kQuantile = "quantile_balancing";
 constexpr int64_t kMostBins = 1 << 16;
 constexpr double kMostWidth = 1 << 22;
 
@@ -49,12 +45,10 @@ void add_router(FieldGroup& group, MoeFields& fields) {
   group.field("moe_router_topk", fields.moe_router_topk, "k: experts of a token.")
       .range(1, kMostChosenExperts)
       .constraint("at most num_moe_experts");
-  group
-      .field(
-          "moe_router_score_function", fields.moe_router_score_function,
-          "Scores of experts from the router's logits. sigmoid, and sqrtsoftplus = √log(1 + e^x): "
-          "the chosen scores are divided by their sum.")
-      .one_of({"softmax", "sigmoid", "sqrtsoftplus"});
+  group.field(
+      "moe_router_score_function", fields.moe_router_score_function,
+      "Scores of experts from the router's logits. sigmoid, and sqrtsoftplus = √log(1 + e^x): "
+      "the chosen scores are divided by their sum.");
   group
       .field("moe_router_norm_topk_prob", fields.moe_router_norm_topk_prob,
              "Chosen scores are divided by their sum if a token has more than one; false: they are "
@@ -107,7 +101,7 @@ void add_router(FieldGroup& group, MoeFields& fields) {
              "activations. Logits and weights are FP32 in both. fp64: copies, logits, scores and "
              "losses are FP64, and the weights of the experts' results are rounded to FP32 at the "
              "end; on the cpu by plain loops, which are slow.")
-      .one_of({"fp32", "fp64"})
+      .one_of({NumberFormat::fp32, NumberFormat::fp64})
       .on_resume(resume::other_rounding);
 }
 
@@ -132,8 +126,6 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
              "moe_router_enable_expert_bias so that, among the tokens of the step on all ranks, "
              "each expert would have been chosen by an equal share. A list of losses: all of them, "
              "each with its own moe_aux_loss_coeff.")
-      .one_of(
-          {"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "quantile_balancing", "none"})
       .constraint(
           "sinkhorn: moe_router_score_function=sigmoid with moe_router_topk=1, else "
           "moe_router_pre_softmax=true; moe_aux_loss_coeff=0; no groups, expert bias, capacities, "
@@ -204,7 +196,6 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
       .field("moe_token_drop_policy", fields.moe_token_drop_policy,
              "Which tokens a full expert, or rank, keeps. probs: those with the largest weights; "
              "position: the first ones.")
-      .one_of({"probs", "position"})
       .on_resume(resume::said(kDropped));
   group
       .field("moe_pad_expert_input_to_capacity", fields.moe_pad_expert_input_to_capacity,
@@ -240,7 +231,6 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "the results are summed by a reduce-scatter. flex: as alltoall, but the exchange "
              "reads and writes rows by number, without sorted copies; moe_flex_dispatcher_backend "
              "says how.")
-      .one_of({"alltoall", "allgather", "flex"})
       .constraint(
           "allgather: not with variable_seq_lengths, nor with reset_attention_mask or "
           "conversations where context_parallel_size > 1")
@@ -254,7 +244,6 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "each domain before they leave it. null: hierarchical where ep · etp ranks are "
              "several whole domains and rows are not padded to a capacity, else flat. deepep, "
              "hybridep, ncclep name kernels of GPUs, which send likewise: as null.")
-      .one_of({"flat", "hierarchical", "deepep", "hybridep", "ncclep"})
       .constraint(
           "hierarchical: dist.nvlink_domain_size divides ep · etp and is a multiple of etp; not "
           "with moe_pad_expert_input_to_capacity")
@@ -264,7 +253,6 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "Format in which tokens are sent to experts. mxfp8: E4M3 with a power of two for each "
              "32 elements of a token, about half the bytes of 16 bits; experts read the rounded "
              "tokens, also those that stay on their rank. null: that of activations.")
-      .one_of({"mxfp8"})
       .constraint("needs moe_token_dispatcher_type=flex; not with fp64")
       .on_resume(resume::other_rounding);
   group
@@ -272,24 +260,11 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "Format in which gradients of experts' results are sent to experts. mxfp8: as "
              "moe_dispatch_fwd_dtype; hierarchical rounds them once for each of its two hops. "
              "null: that of activations.")
-      .one_of({"mxfp8"})
       .constraint("needs moe_token_dispatcher_type=flex; not with fp64")
       .on_resume(resume::other_rounding);
 }
 
 }  // namespace
-
-const char* score_function_name(ScoreFunction score) {
-  switch (score) {
-    case ScoreFunction::softmax:
-      return "softmax";
-    case ScoreFunction::sigmoid:
-      return "sigmoid";
-    case ScoreFunction::sqrt_softplus:
-      return "sqrtsoftplus";
-  }
-  return "";
-}
 
 int64_t MoeFields::experts() const {
   return num_moe_experts.is_auto() ? 0 : num_moe_experts.value().value_or(0);
@@ -302,9 +277,11 @@ void MoeFields::resolve() {
   moe_shared_expert_intermediate_size.resolve(std::nullopt);
   moe_shared_expert_gate.resolve(false);
   moe_router_topk.resolve(2);
-  const bool sinkhorn = balances_by(kSinkhorn), quantile = balances_by(kQuantile);
+  const bool sinkhorn = balances_by(BalanceKind::sinkhorn),
+             quantile = balances_by(BalanceKind::quantile_balancing);
   const bool one = moe_router_topk.value() == 1;
-  moe_router_score_function.resolve((sinkhorn && one) || quantile ? "sigmoid" : "softmax");
+  moe_router_score_function.resolve((sinkhorn && one) || quantile ? ScoreFunction::sigmoid
+                                                                  : ScoreFunction::softmax);
   moe_router_pre_softmax.resolve(sinkhorn && !one);
   moe_router_topk_scaling_factor.resolve(std::nullopt);
   moe_router_num_groups.resolve(std::nullopt);
@@ -337,7 +314,7 @@ void take_moe(MoeFields& fields, const MoeConfig& moe) {
   fields.moe_shared_expert_gate.resolve(moe.shared_gate);
   const RoutingRule& routing = moe.routing;
   fields.moe_router_topk.resolve(routing.topk);
-  fields.moe_router_score_function.resolve(score_function_name(routing.score));
+  fields.moe_router_score_function.resolve(routing.score);
   fields.moe_router_pre_softmax.resolve(routing.pre_softmax);
   fields.moe_router_topk_scaling_factor.resolve(
       routing.scaling == 1 ? std::nullopt : std::optional(routing.scaling));
@@ -351,27 +328,29 @@ void take_moe(MoeFields& fields, const MoeConfig& moe) {
 
 namespace {
 
+BalanceScope scope_of(BalanceKind kind) {
+  if (kind == BalanceKind::seq_aux_loss) return BalanceScope::document;
+  return kind == BalanceKind::global_aux_loss ? BalanceScope::step : BalanceScope::micro_batch;
+}
+
 /// Lists of different lengths are a problem that check_balancing reports.
 std::vector<BalanceLoss> balance_losses(const MoeFields& fields) {
-  const std::vector<std::string>& types = fields.moe_router_load_balancing_type.values();
+  const std::vector<BalanceKind>& types = fields.moe_router_load_balancing_type.values();
   const OneOrList<double>& coefficients = fields.moe_aux_loss_coeff;
   std::vector<BalanceLoss> losses;
   for (size_t i = 0; i < types.size(); ++i) {
     if (coefficients.is_list() && i >= coefficients.values().size()) break;
-    const double coefficient = types[i] == "none" ? 0 : coefficients.at(i);
-    if (coefficient == 0) continue;
-    losses.push_back({coefficient, types[i] == "seq_aux_loss"      ? BalanceScope::document
-                                   : types[i] == "global_aux_loss" ? BalanceScope::step
-                                                                   : BalanceScope::micro_batch});
+    const double coefficient = types[i] == BalanceKind::none ? 0 : coefficients.at(i);
+    if (coefficient != 0) losses.push_back({coefficient, scope_of(types[i])});
   }
   return losses;
 }
 
 }  // namespace
 
-bool MoeFields::balances_by(std::string_view type) const {
-  const std::vector<std::string>& types = moe_router_load_balancing_type.values();
-  return std::find(types.begin(), types.end(), type) != types.end();
+bool MoeFields::balances_by(BalanceKind kind) const {
+  const std::vector<BalanceKind>& types = moe_router_load_balancing_type.values();
+  return std::find(types.begin(), types.end(), kind) != types.end();
 }
 
 MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_forward) {
@@ -391,9 +370,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   moe.shared_overlap = fields.moe_shared_expert_overlap;
   RoutingRule& routing = moe.routing;
   routing.topk = fields.moe_router_topk.value();
-  for (const ScoreFunction score : kScoreFunctions)
-    if (fields.moe_router_score_function.value() == score_function_name(score))
-      routing.score = score;
+  routing.score = fields.moe_router_score_function.value();
   routing.pre_softmax = fields.moe_router_pre_softmax.value();
   routing.scaling = fields.moe_router_topk_scaling_factor.value().value_or(1);
   routing.groups = fields.moe_router_num_groups.value().value_or(0);
@@ -405,20 +382,23 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   moe.load_bias = fields.moe_router_enable_expert_bias.value();
   moe.weighs_input = fields.moe_apply_probs_on_input.value();
   moe.load_bias_rate = fields.moe_router_bias_update_rate;
-  if (fields.moe_token_dispatcher_type == "allgather") moe.dispatch = ExpertDispatch::all_gather;
-  if (fields.moe_token_dispatcher_type == "flex") moe.dispatch = ExpertDispatch::fused;
+  if (fields.moe_token_dispatcher_type == TokenDispatcher::allgather)
+    moe.dispatch = ExpertDispatch::all_gather;
+  if (fields.moe_token_dispatcher_type == TokenDispatcher::flex)
+    moe.dispatch = ExpertDispatch::fused;
   moe.quantized_tokens = fields.moe_dispatch_fwd_dtype.has_value();
   moe.quantized_gradients = fields.moe_combine_bwd_dtype.has_value();
-  if (fields.moe_router_dtype == "fp32") moe.router_format = RouterFormat::f32;
-  if (fields.moe_router_dtype == "fp64") moe.router_format = RouterFormat::f64;
+  if (fields.moe_router_dtype == NumberFormat::fp32) moe.router_format = RouterFormat::f32;
+  if (fields.moe_router_dtype == NumberFormat::fp64) moe.router_format = RouterFormat::f64;
   moe.balance_losses = balance_losses(fields);
-  moe.sinkhorn = routing.choose_logits = fields.balances_by(kSinkhorn);
+  moe.sinkhorn = routing.choose_logits = fields.balances_by(BalanceKind::sinkhorn);
   routing.choose_probabilities = moe.load_bias && routing.score == ScoreFunction::softmax;
-  if (fields.balances_by(kQuantile)) moe.quantile_bins = fields.moe_router_qb_num_bins;
+  if (fields.balances_by(BalanceKind::quantile_balancing))
+    moe.quantile_bins = fields.moe_router_qb_num_bins;
   moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);
   moe.rank_capacity_factor = fields.moe_expert_rank_capacity_factor.value_or(0);
-  if (fields.moe_token_drop_policy == "position") moe.drop_policy = DropPolicy::position;
+  moe.drop_policy = fields.moe_token_drop_policy;
   moe.pad_to_capacity = fields.moe_pad_expert_input_to_capacity;
   moe.pad_for_quantization = fields.moe_router_padding_for_quantization;
   moe.random_logits = fields.moe_router_force_load_balancing;

@@ -15,9 +15,10 @@ FieldGroup offload_fields(OffloadConfig& config) {
       .constraint("excludes fine_grained_activation_offloading");
   group
       .field("cpu_offloading_num_layers", config.cpu_offloading_num_layers,
-             "Layers that cpu_offloading moves, counted from the first of the model.")
+             "Layers that cpu_offloading moves, counted from the first of the model; an encoder's "
+             "are in front of the decoder's.")
       .range(0)
-      .constraint("at most num_layers");
+      .constraint("at most encoder_num_layers + num_layers");
   group
       .field("cpu_offloading_activations", config.cpu_offloading_activations,
              "cpu_offloading moves activations.")
@@ -64,7 +65,7 @@ FieldGroup second_memory_fields(OffloadConfig& config) {
              "Folder for an unnamed file per rank, with direct I/O where the file system supports "
              "it; the file disappears when the process ends. null: a region of the host's memory "
              "beside the device's.")
-      .planned_on(KnobDevice::cuda, "the second memory of a GPU is pinned host memory");
+      .planned_on(DeviceKind::cuda, "the second memory of a GPU is pinned host memory");
   group
       .field("offload_bytes", config.offload_bytes,
              "Maximum size of the second memory of a rank; null: as much as is needed.")
@@ -89,13 +90,14 @@ bool has_expert_rows(std::string_view unit) {
 }
 
 void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy, int64_t further,
-                 bool rows_exchanged) {
+                 bool rows_exchanged, int64_t encoder) {
   const auto offload = [&](int64_t block, std::string_view unit) {
     if (rows_exchanged && has_expert_rows(unit)) return;
     if (policy.of(block, unit) == UnitPolicy::keep) policy.set(block, unit, UnitPolicy::offload);
   };
   if (config.by_layer()) {
-    for (int64_t block = 0; block < std::min(config.cpu_offloading_num_layers, layers); ++block) {
+    for (int64_t i = 0; i < std::min(config.cpu_offloading_num_layers, encoder + layers); ++i) {
+      const int64_t block = i < encoder ? layers + further + i : i - encoder;
       const LayerGroup* group = policy.group_of(block);
       if (group != nullptr) offload(block, unit::layer);
       if (group != nullptr && !group->experts) continue;
@@ -106,7 +108,7 @@ void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& polic
   }
   if (config.by_module()) {
     policy.offload_from(config.min_offloaded_tensor_size);
-    for (int64_t block = 0; block < layers + further; ++block)
+    for (int64_t block = 0; block < layers + further + encoder; ++block)
       for (const std::string& module : config.offload_modules)
         for (const std::string_view unit : offloaded_units(module)) offload(block, unit);
   }

@@ -46,9 +46,10 @@ bool has_expert_rows(std::string_view unit);
 /// Adds to `policy` what a configuration without problems asks for, in a model of `layers` blocks
 /// and `further` ones of multi-token prediction, which offloading by layers does not affect. What
 /// is recomputed already stays so. `rows_exchanged`: ranks exchange the rows of experts, which then
-/// stay.
+/// stay. `encoder`: blocks of an encoder, the first of the model, which have the numbers behind all
+/// others.
 void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy,
-                 int64_t further = 0, bool rows_exchanged = false);
+                 int64_t further = 0, bool rows_exchanged = false, int64_t encoder = 0);
 SecondMemorySettings second_memory_settings(const OffloadConfig& config);
 
 }  // namespace viaduct

@@ -1,36 +1,22 @@
 #include "model/recompute_config.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace viaduct {
 namespace {
 
-struct Module {
-  std::string_view name;
-  std::vector<std::string_view> units;
-};
-
-/// The module that consists of segments, not units: they are recomputed as one.
-constexpr std::string_view kWholeExperts = "moe";
-
-const std::vector<Module>& modules() {
-  static const std::vector<Module> kModules{
-      {"core_attn", {unit::core_attn}},
-      {"layernorm", {unit::attn_norm, unit::mlp_norm}},
-      {"mlp", {unit::mlp, unit::moe_act}},
-      {"mla_up_proj", {unit::mla_up_proj}},
-      {"moe_act", {unit::moe_act}},
-      {"shared_experts", {unit::shared_experts}},
-      {kWholeExperts,
-       {unit::mlp_norm, unit::mlp, unit::expert_fc1, unit::moe_act, unit::shared_experts}}};
-  return kModules;
-}
+/// In the order of messages.
+constexpr RecomputeModule kModules[] = {RecomputeModule::core_attn, RecomputeModule::layernorm,
+                                        RecomputeModule::mlp,       RecomputeModule::mla_up_proj,
+                                        RecomputeModule::moe_act,   RecomputeModule::shared_experts,
+                                        RecomputeModule::moe};
 
 void recompute_modules(const RecomputeConfig& config, const ChunkLayers& chunk,
                        SavedPolicy& policy) {
   for (int64_t i = 0; i < chunk.blocks; ++i) {
-    for (const std::string& module : config.recompute_modules) {
-      if (module == kWholeExperts) {
+    for (const RecomputeModule module : config.recompute_modules) {
+      if (module == RecomputeModule::moe) {  // segments, not units: they are recomputed as one
         policy.recompute_layers({chunk.first_block + i, 1, false, true});
         continue;
       }
@@ -68,6 +54,21 @@ int64_t end_of(const std::vector<ChunkLayers>& layer_map) {
   return layer_map.empty() ? 0 : layer_map.back().first_block + layer_map.back().blocks;
 }
 
+/// The blocks of each chunk under their numbers in policies: those of an encoder are behind those
+/// of the decoder and the `further` ones.
+std::vector<ChunkLayers> numbered_blocks(const std::vector<ChunkLayers>& layer_map,
+                                         int64_t further) {
+  const int64_t behind = end_of(layer_map) + further;
+  std::vector<ChunkLayers> list;
+  for (const ChunkLayers& chunk : layer_map) {
+    const EncoderChunk& encoder = chunk.encoder;
+    if (encoder.blocks > 0)
+      list.push_back({false, behind + encoder.first_block, encoder.blocks, false});
+    list.push_back(chunk);
+  }
+  return list;
+}
+
 }  // namespace
 
 FieldGroup recompute_fields(RecomputeConfig& config) {
@@ -99,7 +100,6 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
           "of latent attention, from its compressed vectors; moe_act: the activations of experts; "
           "shared_experts: the inside of the expert of all tokens; moe: router, exchanges, experts "
           "and the norm before them, so that only the residual stream is kept.")
-      .one_of({"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"})
       .constraint(
           "mla_up_proj needs multi_latent_attention; moe_act and moe need experts, and exclude "
           "each "
@@ -130,22 +130,32 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   return group;
 }
 
-std::vector<std::string_view> recomputable_modules(const ModelParts& model) {
-  const auto has = [&](std::string_view name) {
-    if (name == unit::mla_up_proj) return model.latent_attention;
-    if (name == unit::shared_experts) return model.shared_experts;
-    return model.experts || (name != unit::moe_act && name != kWholeExperts);
-  };
-  std::vector<std::string_view> names;
-  for (const Module& module : modules()) {
-    if (has(module.name)) names.push_back(module.name);
-  }
-  return names;
+std::vector<RecomputeModule> recomputable_modules(const ModelParts& model) {
+  std::vector<RecomputeModule> modules;
+  std::ranges::copy_if(kModules, std::back_inserter(modules), [&](RecomputeModule module) {
+    if (module == RecomputeModule::mla_up_proj) return model.latent_attention;
+    if (module == RecomputeModule::shared_experts) return model.shared_experts;
+    return model.experts || (module != RecomputeModule::moe_act && module != RecomputeModule::moe);
+  });
+  return modules;
 }
 
-std::vector<std::string_view> module_units(std::string_view module) {
-  for (const Module& known : modules()) {
-    if (known.name == module) return known.units;
+std::vector<std::string_view> module_units(RecomputeModule module) {
+  switch (module) {
+    case RecomputeModule::core_attn:
+      return {unit::core_attn};
+    case RecomputeModule::moe_act:
+      return {unit::moe_act};
+    case RecomputeModule::layernorm:
+      return {unit::attn_norm, unit::mlp_norm};
+    case RecomputeModule::mla_up_proj:
+      return {unit::mla_up_proj};
+    case RecomputeModule::mlp:
+      return {unit::mlp, unit::moe_act};
+    case RecomputeModule::moe:
+      return {unit::mlp_norm, unit::mlp, unit::expert_fc1, unit::moe_act, unit::shared_experts};
+    case RecomputeModule::shared_experts:
+      return {unit::shared_experts};
   }
   return {};
 }
@@ -155,7 +165,7 @@ SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkL
   SavedPolicy policy;
   if (config.distribute_saved_activations) policy.share_layer_inputs();
   const bool partly = config.num_microbatches_with_partial_activation_checkpoints.has_value();
-  for (const ChunkLayers& chunk : layer_map) {
+  for (const ChunkLayers& chunk : numbered_blocks(layer_map, further)) {
     if (config.selective() && !partly) recompute_modules(config, chunk, policy);
     if (config.full()) recompute_layers(config, chunk, false, policy);
   }
@@ -170,7 +180,7 @@ SavedPolicy policy_of_later_micro_batches(const RecomputeConfig& config,
                                           int64_t further) {
   SavedPolicy policy;
   if (config.distribute_saved_activations) policy.share_layer_inputs();
-  for (const ChunkLayers& chunk : layer_map) {
+  for (const ChunkLayers& chunk : numbered_blocks(layer_map, further)) {
     if (config.selective()) recompute_modules(config, chunk, policy);
     if (config.full()) recompute_layers(config, chunk, true, policy);
   }

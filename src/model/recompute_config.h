@@ -24,13 +24,28 @@ constexpr auto choice_names(RecomputeMethod) {
   return std::to_array<std::string_view>({"uniform", "block"});
 }
 
+/// What selective recompute recomputes.
+enum class RecomputeModule {
+  core_attn,
+  moe_act,
+  layernorm,
+  mla_up_proj,
+  mlp,
+  moe,
+  shared_experts,
+};
+constexpr auto choice_names(RecomputeModule) {
+  return std::to_array<std::string_view>(
+      {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"});
+}
+
 struct RecomputeConfig {
   std::optional<RecomputeGranularity> recompute_granularity;  // null: all activations are kept
   std::optional<RecomputeMethod> recompute_method;            // of full
   std::optional<int64_t> recompute_num_layers;                // the number in recompute_method
-  std::vector<std::string> recompute_modules{"core_attn"};    // of selective
-  bool distribute_saved_activations = false;                  // of full: over tensor ranks
-  bool recompute_segments_apart = false;                      // of full: attention and feed-forward
+  std::vector<RecomputeModule> recompute_modules{RecomputeModule::core_attn};  // of selective
+  bool distribute_saved_activations = false;  // of full: over tensor ranks
+  bool recompute_segments_apart = false;      // of full: attention and feed-forward
   /// How many of the micro-batches that a stage holds at one time keep more; null: all are alike.
   std::optional<int64_t> num_microbatches_with_partial_activation_checkpoints;
 
@@ -45,10 +60,10 @@ struct ModelParts {
   bool latent_attention = false, experts = false, shared_experts = false;
 };
 
-/// The names of recompute_modules that a model has.
-std::vector<std::string_view> recomputable_modules(const ModelParts& model);
-/// The units that a module's name stands for; none if no model has such a module.
-std::vector<std::string_view> module_units(std::string_view module);
+/// The modules that a model has.
+std::vector<RecomputeModule> recomputable_modules(const ModelParts& model);
+/// The units that a module stands for.
+std::vector<std::string_view> module_units(RecomputeModule module);
 
 /// What a configuration without problems asks for, for chunks as in `layer_map`, followed by
 /// `further` layers of multi-token prediction: one policy for all ranks. If some micro-batches keep

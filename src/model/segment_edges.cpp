@@ -111,6 +111,7 @@ TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& con
   TensorSet out = segment.forward(context, batch, reads, saved);
   const auto outputs = segment.outputs();
   for (const std::string_view name : outputs) {
+    if (!segment.makes(name, batch)) continue;
     if (!saved.output_is_read(name)) {
       out.remove(name);
       continue;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/segment_edges.h"
 #include "model/stream_share.h"
+#include "nn/encoder_rows.h"
 
 namespace viaduct {
 namespace {
@@ -169,7 +170,7 @@ void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) con
     const Tensor& whole = in.get(tensor.name);
     const Tensor kept = is_shared(tensor) ? own_share(context_, whole) : whole;
     // Slots of the second memory have fixed sizes and hold memory of the device.
-    if (tensor.on_host || tensor.any_rows()) {
+    if (tensor.on_host || tensor.any_rows() || tensor.stays) {
       saved_.keep_here(first.layer, tensor.name, kept);
     } else {
       saved_.keep(first.layer, tensor.name, kept);
@@ -282,6 +283,9 @@ TensorSet SegmentWalk::forward(SegmentRange range, TensorSet in) const {
   std::vector<Place> list = places(range);
   if (context_.gradients == nullptr)
     std::erase_if(list, [](const Place& place) { return place.layer->training_only; });
+  // Generation keeps what the decoder reads of an encoder's output.
+  if (batch_.encoder != nullptr && !batch_.encoder->encodes())
+    std::erase_if(list, [](const Place& place) { return place.layer->of_encoder; });
   Program program;
   for (const Place& place : list) program.segments.push_back({place.segment, SegmentWork::forward});
   for (size_t i = 0; i < list.size(); ++i) {

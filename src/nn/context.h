@@ -13,6 +13,7 @@
 
 namespace viaduct {
 
+class CrossCache;
 class DelayedScales;
 class KeyValueCache;
 class MagnitudeFactors;
@@ -45,6 +46,8 @@ struct RankContext {
   MagnitudeFactors* magnitude_factors = nullptr;
   RouterLog* router_log =
       nullptr;  // figures of routers (nn/moe/router_log.h); null: none are taken
+  /// Generation with an encoder: keys and values of its output (nn/cross_cache.h).
+  CrossCache* cross_cache = nullptr;
 
   /// The ranks that have the other tokens of the current micro-batch's rows. What is exchanged for
   /// each micro-batch goes over these: other ranks may have other numbers of micro-batches.

@@ -3,7 +3,7 @@
 namespace viaduct {
 
 ContextExchange ContextParallelConfig::exchange(int64_t layer) const {
-  return parse_context_exchange(cp_comm_type.at(static_cast<size_t>(layer)));
+  return cp_comm_type.at(static_cast<size_t>(layer));
 }
 
 FieldGroup context_parallel_fields(ContextParallelConfig& config) {
@@ -14,7 +14,6 @@ FieldGroup context_parallel_fields(ContextParallelConfig& config) {
           "cp_comm_type", config.cp_comm_type,
           "How queries reach all keys and values: rings, gathers, exchange of sequence for heads, "
           "or both in two levels; one for all layers or a list of one per layer.")
-      .one_of({"p2p", "all_gather", "a2a", "a2a+p2p"})
       .constraint(
           "list of num_layers; sliding windows need a2a or all_gather; a2a needs heads / tp and "
           "key-value heads / tp divisible by cp");

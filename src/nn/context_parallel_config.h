@@ -3,7 +3,6 @@
 // comm/dist_config.h).
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "config/field.h"
@@ -14,7 +13,7 @@ namespace viaduct {
 
 struct ContextParallelConfig {
   /// One for all layers, or one for each.
-  OneOrList<std::string> cp_comm_type = std::string("p2p");
+  OneOrList<ContextExchange> cp_comm_type = ContextExchange::p2p;
   /// {inner (a2a), outer (ring)}; needed by a2a+p2p.
   std::optional<std::vector<int>> hierarchical_context_parallel_sizes;
   /// Each document is shared by as many data and context ranks as its length needs.

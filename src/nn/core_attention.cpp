@@ -47,7 +47,7 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   Route route{nullptr, alone_.get(), alone_.get(), {}};
   VIADUCT_CHECK(ShapeError, !spec_.chunked || batch.chunks.offsets,
                 "attention of layer {}: the batch was not cut into chunks", spec_.layer);
-  if (cp->size() == 1) {
+  if (cp->size() == 1 || has_all_keys()) {
     route.layout.offsets = batch.document_offsets;
     route.layout.query_index = batch.token_index;
     route.layout.max_document = batch.max_document;
@@ -57,10 +57,15 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   VIADUCT_CHECK(ConfigError, !spec_.chunked || spec_.context_exchange == ContextExchange::a2a,
                 "attention of layer {} in chunks over the {} ranks of {}: expected cp_comm_type "
                 "a2a, found {}",
-                spec_.layer, cp->size(), cp->name(), context_exchange_name(spec_.context_exchange));
+                spec_.layer, cp->size(), cp->name(), choice_name(spec_.context_exchange));
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
                 cp->size(), cp->name());
+  VIADUCT_CHECK(ConfigError,
+                bias_table() == nullptr || spec_.context_exchange == ContextExchange::all_gather,
+                "attention of layer {} with a position bias of the scores over the {} ranks of {}: "
+                "expected cp_comm_type all_gather, found {}",
+                spec_.layer, cp->size(), cp->name(), choice_name(spec_.context_exchange));
   switch (spec_.context_exchange) {
     case ContextExchange::p2p:
       route.ring = cp;
@@ -81,6 +86,10 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
       break;
   }
   return route;
+}
+
+bool CoreAttention::local(const Route& way) const {
+  return way.gather == nullptr && (has_all_keys() || bias_table() != nullptr);
 }
 
 AttentionProblem CoreAttention::problem(const RankContext& context, const Batch& batch) const {
@@ -135,24 +144,35 @@ Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, co
   VIADUCT_CHECK(ConfigError, context.groups.cp().size() == 1,
                 "generation with a context parallel size of {}: expected 1",
                 context.groups.cp().size());
-  VIADUCT_CHECK(ConfigError, !local(),
-                "generation with bidirectional or cross attention, or a position bias of the "
-                "scores: expected a decoder-only model");
-  AttentionForwardArgs args;
-  args.problem = problem(context, batch);
-  args.problem.kv_offsets = cached.offsets;
-  args.problem.diagonal = cached.diagonal;
-  args.problem.max_keys = cached.max_keys;
+  AttentionProblem p = problem(context, batch);
+  p.kv_offsets = cached.offsets;
+  p.diagonal = cached.diagonal;
+  p.max_keys = cached.max_keys;
   if (spec_.chunked) {
-    args.problem.q_offsets = cached.chunks.q_offsets;
-    args.problem.kv_offsets = cached.chunks.offsets;
-    args.problem.diagonal = cached.chunks.diagonal;
-    args.problem.max_keys = cached.chunks.max_keys;
+    p.q_offsets = cached.chunks.q_offsets;
+    p.kv_offsets = cached.chunks.offsets;
+    p.diagonal = cached.chunks.diagonal;
+    p.max_keys = cached.chunks.max_keys;
   }
-  args.q = q, args.k = cached.k, args.v = cached.v;
-  args.out = context.activation({q.dim(0), q.dim(1), cached.v.dim(2)});
+  // A score matrix has places for all rows of a sequence, those without a token too.
+  if (!spec_.method.flash || bias_table() != nullptr)
+    p.max_keys = cached.k.dim(0) / cached.diagonal.dim(0);
+  return attend_over(context, std::move(p), q, cached.k, cached.v);
+}
+
+Tensor CoreAttention::attend_kept(RankContext& context, const Batch& batch, const Tensor& q,
+                                  const Tensor& k, const Tensor& v) const {
+  return attend_over(context, problem(context, batch), q, k, v);
+}
+
+Tensor CoreAttention::attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
+                                  const Tensor& k, const Tensor& v) const {
+  AttentionForwardArgs args;
+  args.problem = std::move(problem);
+  args.q = q, args.k = k, args.v = v;
+  args.out = context.activation({q.dim(0), q.dim(1), v.dim(2)});
   args.lse = context.statistic({spec_.heads, q.dim(0)});
-  attend(context.ops, spec_.method, args);
+  attend_biased(context, spec_.method, relative_, args);
   add_sinks(context, args.out, args.lse, 0);
   return args.out;
 }
@@ -169,7 +189,8 @@ Operand CoreAttention::forward(RankContext& context, const Batch& batch,
   const auto rows = [](const Tensor& attended) {
     return attended.view({attended.dim(0), attended.dim(1) * attended.dim(2)});
   };
-  if (context.cache != nullptr) {
+  // An encoder has nothing to keep: its rows are complete.
+  if (context.cache != nullptr && spec_.causal) {
     const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
     return rows(attend_cached(context, batch, heads.q, cached));
   }
@@ -205,12 +226,13 @@ HeadCodes CoreAttention::attend_all(RankContext& context, const Batch& batch,
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   AttentionHeads mine = heads;
   AttentionResult result;
-  if (local()) {
+  if (local(way)) {
     result = local_forward(context, method, base, relative_, mine, saved);
     add_sinks(context, result.out, result.lse, 0);
     hand_on(result.out);
   } else if (way.gather != nullptr) {
-    result = gathered_forward(context, *way.gather, *batch.context, method, base, mine, saved);
+    result = gathered_forward(context, *way.gather, *batch.context, method, base, mine, saved,
+                              relative_);
     add_sinks(context, result.out, result.lse, 0);
     hand_on(result.out);
   } else {
@@ -257,14 +279,14 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   const Tensor q = saved.take(this, "q"), k = saved.take(this, "k"), v = saved.take(this, "v"),
                lse = saved.take(this, "lse");
   if (d_out.scale) base.scales = saved.take(this, "scales");
-  if (local()) {
+  if (local(way)) {
     add_sink_gradients(context, lse, d_out.delta, 0);
     return local_backward(context, spec_.method, base, relative_, {q, k, v}, d_out, lse);
   }
   if (way.gather != nullptr) {
     add_sink_gradients(context, lse, d_out.delta, 0);
     return gathered_backward(context, *way.gather, *batch.context, spec_.method, base, {q, k, v},
-                             d_out, lse);
+                             d_out, lse, relative_);
   }
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   base.first_head += way.heads->rank() * q.dim(1);

@@ -56,9 +56,13 @@ class CoreAttention {
   Operand forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                   SavedStore& saved) const;
   /// Generation: attended values of this step's queries over cached keys and values. ConfigError
-  /// under context parallelism, and for what encoder-decoder models have.
+  /// under context parallelism.
   Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
                        const KeyValueCache::View& cached) const;
+  /// The same over the keys and values of the encoder's output (nn/cross_cache.h), where it
+  /// crosses.
+  Tensor attend_kept(RankContext& context, const Batch& batch, const Tensor& q, const Tensor& k,
+                     const Tensor& v) const;
   /// The gradient [T, N, Dv] of the output as the backward reads it, with its row sums: the last
   /// use of the kept output.
   AttendedGradient begin_backward(RankContext& context, const Tensor& d_out,
@@ -78,9 +82,15 @@ class CoreAttention {
   Route route(RankContext& context, const Batch& batch) const;
   /// Whether queries of this batch's images see keys ahead of them.
   bool sees_ahead(const Batch& batch) const { return spec_.sees_ahead && batch.images.rows > 0; }
-  /// Whether keys of other context ranks are not reached (nn/local_attention.h).
-  bool local() const { return !spec_.causal || spec_.crosses || bias_table() != nullptr; }
+  /// Whether this rank has all keys of its queries: context ranks have whole rows of an encoder,
+  /// and all of its output (nn/local_attention.h).
+  bool has_all_keys() const { return !spec_.causal || spec_.crosses; }
+  /// Whether attention is that of nn/local_attention.h.
+  bool local(const Route& way) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
+  /// [Tq, N, Dv] without a backward.
+  Tensor attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
+                     const Tensor& k, const Tensor& v) const;
   /// The values, and the scale of codes.
   HeadCodes attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                        SavedStore& saved) const;

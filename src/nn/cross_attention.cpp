@@ -4,6 +4,7 @@
 
 #include "nn/branch_begin.h"
 #include "nn/branch_end.h"
+#include "nn/cross_cache.h"
 #include "nn/encoder_rows.h"
 #include "ops/elementwise.h"
 
@@ -16,13 +17,20 @@ CrossAttentionSegment::CrossAttentionSegment(AttentionSpec spec, CrossAttentionP
       last_(last) {}
 
 Edge CrossAttentionSegment::inputs(const RankContext& context, const Batch& batch) const {
-  return {stream_edge(context, batch, parts_.projection.weight()->shape[0]),
-          encoded_edge(context, encoder_rows(batch).rows, parts_.key_value.weight()->shape[1])};
+  const EncoderRows& from = encoder_rows(batch);
+  Edge edge{stream_edge(context, batch, parts_.projection.weight()->shape[0])};
+  if (from.encodes())
+    edge.push_back(encoded_edge(context, from.rows, parts_.key_value.weight()->shape[1]));
+  return edge;
 }
 
 std::vector<std::string_view> CrossAttentionSegment::outputs() const {
   if (last_) return {kHidden};
   return {kHidden, kEncoded};
+}
+
+bool CrossAttentionSegment::makes(std::string_view output, const Batch& batch) const {
+  return output != kEncoded || encoder_rows(batch).encodes();
 }
 
 std::pair<Tensor, Tensor> CrossAttentionSegment::split(const Tensor& key_value) const {
@@ -55,19 +63,42 @@ AttentionHeads CrossAttentionSegment::project(RankContext& context, const Batch&
   return heads;
 }
 
+Tensor CrossAttentionSegment::attend_kept(RankContext& context, const Batch& batch,
+                                          LinearInput normed, const TensorSet& in,
+                                          SavedStore& saved) const {
+  const AttentionSpec& spec = core_.spec();
+  CrossCache& cache = *context.cross_cache;
+  const Tensor q = parts_.query.forward(context, std::move(normed), saved, saved.tag());
+  if (in.has(kEncoded)) {
+    const auto [k, v] =
+        split(parts_.key_value.forward(context, in.get(kEncoded), saved, saved.tag()));
+    cache.put(context.ops, spec.layer, k, v);
+  }
+  const CrossCache::View kept = cache.view(spec.layer);
+  return core_
+      .attend_kept(context, batch, q.view({q.dim(0), spec.heads, spec.head_dim}), kept.k, kept.v)
+      .view({q.dim(0), spec.heads * spec.value_dim});
+}
+
 TensorSet CrossAttentionSegment::forward(RankContext& context, const Batch& batch,
                                          const TensorSet& in, SavedStore& saved) {
-  const Tensor x = in.get(kHidden);         // [stream tokens, H], as normed
-  const Tensor encoded = in.get(kEncoded);  // [stream tokens of the encoder's rows, H]
+  const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
   LinearInput normed =
       begin_branch(context, unit::attn_norm, parts_.input_norm, parts_.query, x, saved);
-  const AttentionHeads heads = project(context, batch, std::move(normed), encoded, saved);
-  const Operand attended = core_.forward(context, batch, heads, saved);  // [T, N · Dv]
+  const auto attend = [&]() -> Operand {  // [T, N · Dv]
+    if (context.cross_cache != nullptr)
+      return attend_kept(context, batch, std::move(normed), in, saved);
+    const Tensor encoded = in.get(kEncoded);   // [stream tokens of the encoder's rows, H]
+    saved.keep_here(this, kEncoded, encoded);  // all blocks keep it: none of them may offload it
+    const AttentionHeads heads = project(context, batch, std::move(normed), encoded, saved);
+    return core_.forward(context, batch, heads, saved);
+  };
+  const Operand attended = attend();
   const UnitScope scope(saved, unit::attn_proj);
   const std::optional<Norm> no_norm;
   TensorSet out(kHidden, end_branch(context, batch, {parts_.projection, no_norm, parts_.residual},
                                     attended, x, saved, saved.output_tag()));
-  if (!last_) out.set(kEncoded, encoded);
+  if (!last_ && in.has(kEncoded)) out.set(kEncoded, in.get(kEncoded));
   return out;
 }
 
@@ -88,7 +119,8 @@ TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Ba
                                                   const TensorSet& d_out, SavedStore& saved,
                                                   bool both) {
   const AttentionSpec& spec = core_.spec();
-  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).rows.tokens();
+  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).keys;
+  saved.take(this, kEncoded);
   const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
   const Tensor d_branch =
       parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);

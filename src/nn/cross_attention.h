@@ -27,6 +27,7 @@ class CrossAttentionSegment final : public Segment {
 
   Edge inputs(const RankContext&, const Batch&) const override;
   std::vector<std::string_view> outputs() const override;
+  bool makes(std::string_view output, const Batch& batch) const override;
   TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
   TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
   TensorSet backward(RankContext&, const Batch&, const TensorSet& d_out, SavedStore&) override;
@@ -44,6 +45,9 @@ class CrossAttentionSegment final : public Segment {
                          const Tensor& encoded, SavedStore& saved) const;
   AttentionHeads heads_of(RankContext& context, LinearInput normed, const Tensor& encoded,
                           SavedStore& saved) const;
+  /// Generation: attended values [T, N · Dv]. What the encoder gives in this pass is kept first.
+  Tensor attend_kept(RankContext& context, const Batch& batch, LinearInput normed,
+                     const TensorSet& in, SavedStore& saved) const;
   /// Views of the two column ranges of [T', K (D + Dv)] as [T', K, D] and [T', K, Dv].
   std::pair<Tensor, Tensor> split(const Tensor& key_value) const;
 

@@ -1,5 +1,6 @@
 #pragma once
-// The end of an encoder: its final norm. What the decoder's cross attention reads.
+// The end of an encoder: its final norm, and the rows of all context ranks, which have whole ones
+// each. What the decoder's cross attention reads.
 
 #include "nn/norm.h"
 #include "nn/segment.h"

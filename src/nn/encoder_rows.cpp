@@ -13,8 +13,9 @@ const EncoderRows& encoder_rows(const Batch& batch) {
 EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden) {
   return {.name = std::string(kEncoded),
           .dtype = context.settings.precision.activation,
-          .shape = {rows.stream_tokens, hidden},
-          .message_format = true};
+          .shape = {context.groups.cp().size() * rows.stream_tokens, hidden},
+          .message_format = true,
+          .stays = true};
 }
 
 }  // namespace viaduct

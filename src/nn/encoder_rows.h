@@ -8,21 +8,26 @@ namespace viaduct {
 
 struct EncoderRows {
   /// What the encoder's segments get as their batch; without targets. Tokens of padding are
-  /// documents of their own.
+  /// documents of their own. Context ranks have whole rows, equally many. Undefined tensors in a
+  /// pass of generation without the encoder.
   Batch rows;
+  int64_t keys = 0;  // tokens of the rows of all context ranks
   /// Cross attention: queries [q_offsets[d], q_offsets[d + 1]) of the decoder see keys
   /// [kv_offsets[d], kv_offsets[d + 1]) of the encoder. i32 [documents + 1]; either may have empty
   /// documents where the other has padding.
   Tensor q_offsets, kv_offsets;
   int64_t max_queries = 0, max_keys = 0;  // of a document
   double pairs = 0;                       // sum over documents of queries · keys
+
+  /// Whether the encoder's segments run.
+  bool encodes() const { return static_cast<bool>(rows.ids); }
 };
 
 /// ShapeError if the batch has none.
 const EncoderRows& encoder_rows(const Batch& batch);
 
-/// The output [stream tokens of the encoder's rows, H] of an encoder, normed, in the activation
-/// format; as a gradient, its sum over the layers that read it.
+/// The output [stream tokens of the encoder's rows of all context ranks, H] of an encoder, normed,
+/// in the activation format; as a gradient, its sum over the layers that read it.
 inline constexpr std::string_view kEncoded = "encoded";
 /// Its declaration, for `hidden` features of the encoder's rows `rows`.
 EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden);

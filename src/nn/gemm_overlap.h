@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/connection_settings.h"
+#include "config/choice.h"
 
 namespace viaduct {
 
@@ -14,7 +15,9 @@ namespace viaduct {
 /// between chunks of the GEMM. pipeline: the GEMM is cut over output features, and the
 /// reduce-scatter of a chunk runs during the next.
 enum class OverlapMethod { none, bulk, ring_exchange, pipeline };
-std::string_view overlap_method_name(OverlapMethod method);
+constexpr auto choice_names(OverlapMethod) {
+  return std::to_array<std::string_view>({"none", "bulk", "ring_exchange", "pipeline"});
+}
 
 enum class OverlapGemm {
   qkv_fprop,   // gathers its input

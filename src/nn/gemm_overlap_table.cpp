@@ -49,17 +49,9 @@ std::string allowed_text(const GemmRule& rule) {
   for (const OverlapMethod method :
        {OverlapMethod::bulk, OverlapMethod::ring_exchange, OverlapMethod::pipeline}) {
     if ((rule.allowed & bit(method)) == 0) continue;
-    text += fmt::format("{}{}", text.empty() ? "" : " or ", overlap_method_name(method));
+    text += fmt::format("{}{}", text.empty() ? "" : " or ", choice_name(method));
   }
   return text;
-}
-
-std::optional<OverlapMethod> method_named(std::string_view name) {
-  for (const OverlapMethod method :
-       {OverlapMethod::bulk, OverlapMethod::ring_exchange, OverlapMethod::pipeline}) {
-    if (overlap_method_name(method) == name) return method;
-  }
-  return std::nullopt;
 }
 
 bool is_rs_of_output(OverlapGemm gemm) {
@@ -208,7 +200,7 @@ class TableMaker {
     // own GEMM; a saved input gathered beside it would be held, tp times as large, until then.
     const bool own_gemm = config_.tp_comm_overlap_rs_dgrad || conditions_.weight_gradients_wait;
     if (is_bulk_dgrad(gemm) && own_gemm) return OverlapMethod::pipeline;
-    const auto wanted = method_named(config_.method.value_or(""));
+    const auto& wanted = config_.method;
     // Any other method than bulk for the input gradient loses the weight gradient's overlap: only
     // on request.
     const bool fits = wanted && (rule.allowed & bit(*wanted)) != 0 && !is_bulk_dgrad(gemm);
@@ -244,7 +236,7 @@ class TableMaker {
                 std::optional<int>& splits, KernelSettings& kernels) {
     for (const auto& [key, value] : own.entries) {
       if (key == "method") {
-        const auto method = method_named(value.scalar);
+        const auto method = choice_of<OverlapMethod>(value.scalar);
         if (!method || (rule.allowed & bit(*method)) == 0) {
           problem(gemm, ".method: expected {}, found {}", allowed_text(rule), to_flow_yaml(value));
         } else {
@@ -314,7 +306,7 @@ class TableMaker {
     if (switched_off(wgrad) == nullptr && own != nullptr && own->find("method") != nullptr) {
       problem(wgrad,
               ".method: {} of {} already reduce-scatters the input gradient; give only one of them",
-              overlap_method_name(method), overlap_gemm_name(dgrad));
+              choice_name(method), overlap_gemm_name(dgrad));
     }
     table[wgrad] = {};
   }

@@ -79,8 +79,8 @@ Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& save
   if (in_gemm && (columns() || context.groups.tp().rank() == 0)) product.bias = bias->tensor();
   // y [T, N] = x [T, K] · Wᵀ (+ bias [N]), W [N, K]; N or K are those of this rank
   const Tensor y =
-      terms_.have_magnitudes() ? magnitude_forward(context, row, product, in, saved, tag)
-      : terms_.any()           ? adapted_forward(context, row, product, in, saved, tag)
+      terms_.have_magnitudes() ? magnitude_forward(context, row, product, {in, input.x}, saved, tag)
+      : terms_.any()           ? adapted_forward(context, row, product, {in, input.x}, saved, tag)
       : !columns()             ? multiply_and_reduce(context, row, product, in, tag)
       : stream_is_cut(context) ? gather_and_multiply(context, row, product, input.x.tensor(), tag)
                                : multiply(context, product, in, tag);
@@ -89,12 +89,12 @@ Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& save
 }
 
 Tensor Linear::adapted_forward(RankContext& context, const GemmOverlap& row,
-                               const StreamProduct& product, const Operand& in, SavedStore& saved,
-                               MemoryTag tag) const {
-  Tensor x = in.tensor();
+                               const StreamProduct& product, const AdaptedInput& in,
+                               SavedStore& saved, MemoryTag tag) const {
+  Tensor x = in.of_terms.tensor();
   Tensor y = columns() && stream_is_cut(context)
-                 ? gather_and_multiply(context, row, product, in.tensor(), tag, &x)
-                 : multiply(context, product, in, tag);
+                 ? gather_and_multiply(context, row, product, in.of_terms.tensor(), tag, &x)
+                 : multiply(context, product, in.of_product, tag);
   terms_.add_to(context, terms_.reduce(context, x, saved), y);
   return columns() ? y : reduce_to_stream(context, y, tag);
 }
@@ -249,8 +249,8 @@ Tensor Linear::amax_of(RankContext& context, LayerOperand operand, const Tensor&
 
 bool Linear::keeps_amax(const RankContext& context) const {
   const Quantization how = quantization(context);
-  return context.delayed == nullptr && how.scales_matrices() && how.weight_gradient &&
-         kept_forms(context).b.plain();
+  return weight_->trained && context.delayed == nullptr && how.scales_matrices() &&
+         how.weight_gradient && kept_forms(context).b.plain();
 }
 
 StochasticRounding Linear::rounding(const RankContext& context) const {

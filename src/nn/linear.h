@@ -84,13 +84,17 @@ class Linear {
   bool adds_bias_in_gemm(const RankContext& context) const;
   /// Whether the backward has a second half: the weight is trained, or has terms.
   bool has_weight_half() const { return weight_->trained || terms_.any(); }
+  /// x as the product reads it, which may be quantized, and as the terms do: the tensor.
+  struct AdaptedInput {
+    Operand of_product, of_terms;
+  };
   /// The product and the terms of all tokens' rows, summed over the ranks.
   Tensor adapted_forward(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
-                         const Operand& in, SavedStore& saved, MemoryTag tag) const;
+                         const AdaptedInput& in, SavedStore& saved, MemoryTag tag) const;
   /// The same with magnitudes, and the input gradient from dy, the stream's of a row-parallel layer
   /// (nn/linear_magnitudes.cpp).
   Tensor magnitude_forward(RankContext& context, const GemmOverlap& row,
-                           const StreamProduct& product, const Operand& in, SavedStore& saved,
+                           const StreamProduct& product, const AdaptedInput& in, SavedStore& saved,
                            MemoryTag tag) const;
   Tensor magnitude_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   /// Whether the gathers and reductions of the backward run beside its products: those of terms

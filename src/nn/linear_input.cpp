@@ -12,7 +12,9 @@ namespace viaduct {
 Operand Linear::keep_input(RankContext& context, const LinearInput& input, const Tensor& amax,
                            SavedStore& saved) const {
   const Operand& x = input.x;
-  if (!has_weight_half()) return x;
+  if (x.form().plain())
+    saved.once([&] { log_operand(context, GemmForm::forward, x.tensor(), amax); });
+  if (!has_weight_half()) return input.forms.operand ? input.forms.operand : x;
   if (!x.form().plain()) {
     VIADUCT_CHECK(ShapeError, !columns() && x.form() == kept_forms(context).b,
                   "{}: x comes as {}, but its weight gradient reads {}", weight_->path,
@@ -20,7 +22,6 @@ Operand Linear::keep_input(RankContext& context, const LinearInput& input, const
     keep_operand(saved, this, "x", x);
     return x;
   }
-  saved.once([&] { log_operand(context, GemmForm::forward, x.tensor(), amax); });
   const Operand kept =
       keep_operand(context, saved, this, "x", x.tensor(), kept_forms(context).b, amax);
   if (keeps_amax(context)) saved.keep(this, "x amax", amax);
@@ -62,10 +63,11 @@ void Linear::keep(RankContext& context, const LinearInput& input, SavedStore& sa
     forward(context, input, saved, MemoryTag::activations);
     return;
   }
-  const Operand in = keep_input(context, input, input_amax(context, input, saved), saved);
+  keep_input(context, input, input_amax(context, input, saved), saved);
   if (!terms_.any()) return;
   const bool gathers = columns() && stream_is_cut(context);
-  terms_.reduce(context, gathers ? gather_stream(context, in.tensor()) : in.tensor(), saved);
+  const Tensor& x = input.x.tensor();
+  terms_.reduce(context, gathers ? gather_stream(context, x) : x, saved);
 }
 
 }  // namespace viaduct

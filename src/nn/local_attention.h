@@ -4,19 +4,15 @@
 // context ranks are not attended to.
 
 #include "nn/context_parallel/ring_attention.h"
-#include "nn/parameter.h"
-#include "ops/relative_bias.h"
+#include "nn/score_bias.h"
 
 namespace viaduct {
 
-/// The bias of attention's scores by relative position (ops/relative_bias.h), of a stack of layers
-/// that share its table.
-struct RelativeBias {
-  std::shared_ptr<const Parameter> table;  // [buckets, heads here]; null: none
-  RelativeBuckets buckets;
-};
+/// `attend`, with the bias where it has a table.
+void attend_biased(RankContext& context, const AttentionMethod& method, const RelativeBias& bias,
+                   const AttentionForwardArgs& args);
 
-/// ConfigError where several context ranks have the batch's tokens, or for heads in FP8.
+/// ConfigError for heads in FP8.
 AttentionResult local_forward(RankContext& context, const AttentionMethod& method,
                               const AttentionProblem& problem, const RelativeBias& bias,
                               const AttentionHeads& heads, const SavedStore& saved);

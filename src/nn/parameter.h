@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/group_kinds.h"
 #include "comm/mesh.h"
 #include "tensor/box.h"
 #include "tensor/dtype.h"
@@ -90,8 +91,10 @@ struct Parameter {
   std::string path;  // module path with the global layer number: "blocks.3.attention.qkv.weight"
   Shape shape;       // of the storage here, [rows] or [rows, columns]
   std::vector<Part> parts;  // rows of the storage in no part are padding: always 0
-  /// Pipeline stages that hold this parameter too (a tied head): gradients are summed over them.
+  /// Pipeline stages that hold this parameter too (a tied head): gradients are summed over them, in
+  /// groups of this kind.
   std::vector<int> holders;
+  GroupKind holders_group = GroupKind::embedding;
   Initialization init;
   /// False: frozen. No update changes it, and it has no gradient, master or moments.
   bool trained = true;

@@ -67,6 +67,8 @@ struct EdgeTensor {
   bool message_format = false;
   /// Its elements are in host memory, where hosts read them, whatever the device.
   bool on_host = false;
+  /// Layers far apart read it: one copy on the device serves them all, so it is not offloaded.
+  bool stays = false;
 
   /// Whether its shape follows from the data.
   bool any_rows() const;
@@ -89,6 +91,12 @@ class Segment {
   virtual Edge inputs(const RankContext& context, const Batch& batch) const = 0;
   /// Names of what the forward returns.
   virtual std::vector<std::string_view> outputs() const = 0;
+  /// Whether the forward of this batch makes an output: one that is only passed on is missing where
+  /// it was not handed in.
+  virtual bool makes(std::string_view output, const Batch& batch) const {
+    static_cast<void>(output), static_cast<void>(batch);
+    return true;
+  }
   /// Names of inputs that the forward reads only to make outputs. Without `saved.output_is_read()`
   /// it gets none of them.
   virtual std::vector<std::string_view> read_for_outputs() const { return {}; }
@@ -129,7 +137,8 @@ class StreamSegment : public Segment {
 struct Layer {
   std::string path;  // "embedding", "blocks.3", "head"
   std::vector<std::unique_ptr<Segment>> segments;
-  int64_t block = -1;  // global number of the transformer block; −1: it is none
+  /// Global number of the transformer block, those of an encoder behind all others; −1: it is none.
+  int64_t block = -1;
   /// Of an encoder: its segments get the rows of the encoder as their batch.
   bool of_encoder = false;
   int64_t encoder_block = -1;  // number of its transformer block in the encoder; −1: it is none

@@ -63,7 +63,7 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
              "Overlap method of the GEMMs that allow it and have no method in tp_comm_overlap_cfg; "
              "null: ring_exchange for gathers, pipeline for proj_fprop and fc2_fprop, bulk for qkv "
              "and fc1 dgrad and wgrad.")
-      .one_of({"bulk", "ring_exchange", "pipeline"});
+      .one_of({OverlapMethod::bulk, OverlapMethod::ring_exchange, OverlapMethod::pipeline});
   group
       .field("num_splits", config.num_splits,
              "Chunks of a pipelined GEMM; null: 4, or the largest smaller number that divides. "
@@ -117,7 +117,7 @@ std::string waiting_gradients_note(const GemmOverlapTable& table,
   for (const OverlapGemm gemm : {OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad,
                                  OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad}) {
     rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", overlap_gemm_name(gemm),
-                        overlap_method_name(table[gemm].method));
+                        choice_name(table[gemm].method));
   }
   return fmt::format(
       "comm_overlap.tp_comm_overlap: weight gradients wait for their half of the backward "

@@ -22,11 +22,11 @@ struct TensorOverlapConfig {
   /// of such a table (nn/gemm_overlap_presets.h).
   NameOrMap tp_comm_overlap_cfg;
   // For every GEMM without an entry in the table.
-  std::optional<std::string> method;  // for GEMMs that allow it
-  std::optional<int> num_splits;      // of pipelined GEMMs
-  bool aggregate = false;             // of rings
-  bool fp8_buf = false;               // where an output is reduce-scattered in chunks
-  KernelSettings kernels;             // on GPUs
+  std::optional<OverlapMethod> method;  // for GEMMs that allow it
+  std::optional<int> num_splits;        // of pipelined GEMMs
+  bool aggregate = false;               // of rings
+  bool fp8_buf = false;                 // where an output is reduce-scattered in chunks
+  KernelSettings kernels;               // on GPUs
 
   // Section `model`.
   bool tp_comm_bulk_dgrad = true;

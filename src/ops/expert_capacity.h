@@ -2,6 +2,9 @@
 // A limit on the tokens of an expert (Fedus et al. 2021, section 2.2), or of the experts of a rank
 // together: choices beyond it are dropped.
 
+#include <array>
+#include <string_view>
+
 #include "ops/dispatch.h"
 
 namespace viaduct {
@@ -11,6 +14,9 @@ enum class DropPolicy {
   probabilities,  // those of the largest probability, of equal ones of the first tokens
   position,       // those of the first tokens
 };
+constexpr auto choice_names(DropPolicy) {
+  return std::to_array<std::string_view>({"probs", "position"});
+}
 
 /// Each expert keeps at most `capacity` of its choices; with `experts_together` g > 1 each run of g
 /// neighbouring experts does, whichever of them its choices name. The others become −1 in `choice`,

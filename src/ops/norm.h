@@ -9,12 +9,19 @@
 // the same or, if it is f32, a narrower one (an FP32 residual stream with 16-bit activations).
 // weight, bias [H] of the dtype of y or f32. mean, rstd: f32 [rows] (f64 for f64).
 
+#include <array>
+#include <string_view>
+
 #include "ops/dispatch.h"
 #include "ops/produced_forms.h"
 
 namespace viaduct {
 
 enum class NormKind { layer_norm, rms_norm };
+/// As settings have them (config/choice.h).
+constexpr auto choice_names(NormKind) {
+  return std::to_array<std::string_view>({"LayerNorm", "RMSNorm"});
+}
 
 struct NormForwardArgs {
   NormKind kind = NormKind::rms_norm;

@@ -3,11 +3,18 @@
 // scores, groups and the bias: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2). T tokens,
 // E experts, k experts of a token.
 
+#include <array>
+#include <string_view>
+
 #include "ops/dispatch.h"
 
 namespace viaduct {
 
 enum class ScoreFunction { softmax, sigmoid, sqrt_softplus };
+/// As settings have them (config/choice.h).
+constexpr auto choice_names(ScoreFunction) {
+  return std::to_array<std::string_view>({"softmax", "sigmoid", "sqrtsoftplus"});
+}
 
 /// How probabilities come from logits:
 ///   softmax              p = softmax over the chosen logits

@@ -10,12 +10,9 @@ namespace viaduct {
 namespace {
 constexpr std::string_view kStateFormat =
     "the optimizer's state is converted to the new formats, and steps round differently";
-
-DType format_of(const std::string& name) {
-  if (name == "fp16") return DType::f16;
-  if (name == "bf16") return DType::bf16;
-  return name == "fp8" ? DType::e4m3 : DType::f32;
-}
+/// Of moments.
+constexpr std::initializer_list<NumberFormat> kMoments{NumberFormat::fp32, NumberFormat::fp16,
+                                                       NumberFormat::bf16, NumberFormat::fp8};
 
 }  // namespace
 
@@ -31,25 +28,25 @@ FieldGroup state_fields(StateConfig& config) {
       .field("main_grads_dtype", config.main_grads_dtype,
              "Format in which the optimizer reads main gradients. bf16: straight from a BF16 "
              "buffer, without an FP32 copy of this rank's shard.")
-      .one_of({"fp32", "bf16"})
+      .one_of({NumberFormat::fp32, NumberFormat::bf16})
       .constraint(
           "bf16 needs use_precision_aware_optimizer, mixed_precision.recipe=bf16_mixed and "
           "ddp.grad_reduce_in_fp32=false");
   group
       .field("main_params_dtype", config.main_params_dtype,
              "Format of masters. fp16: with a scale for each 64 elements.")
-      .one_of({"fp32", "fp16"})
+      .one_of({NumberFormat::fp32, NumberFormat::fp16})
       .constraint("fp16 needs use_precision_aware_optimizer and weights narrower than FP32");
   group
       .field("exp_avg_dtype", config.exp_avg_dtype,
              "Format of Adam's mean of gradients, and of muon's momentum. fp16, fp8 (E4M3): with a "
              "scale for each 64 elements.")
-      .one_of({"fp32", "fp16", "bf16", "fp8"})
+      .one_of(kMoments)
       .constraint("other than fp32 needs use_precision_aware_optimizer");
   group
       .field("exp_avg_sq_dtype", config.exp_avg_sq_dtype,
              "Format of Adam's mean of squared gradients; as exp_avg_dtype.")
-      .one_of({"fp32", "fp16", "bf16", "fp8"})
+      .one_of(kMoments)
       .constraint("other than fp32 needs use_precision_aware_optimizer");
   group.field("store_param_remainders", config.store_param_remainders,
               "With use_precision_aware_optimizer, BF16 weights and FP32 masters: of a master only "
@@ -60,10 +57,10 @@ FieldGroup state_fields(StateConfig& config) {
 
 void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe) {
   if (!config.use_precision_aware_optimizer) return;
-  recipe.optimizer_gradient = format_of(config.main_grads_dtype);
-  recipe.first_moment = format_of(config.exp_avg_dtype);
-  recipe.second_moment = format_of(config.exp_avg_sq_dtype);
-  if (config.main_params_dtype == "fp16") {
+  recipe.optimizer_gradient = format_dtype(config.main_grads_dtype);
+  recipe.first_moment = format_dtype(config.exp_avg_dtype);
+  recipe.second_moment = format_dtype(config.exp_avg_sq_dtype);
+  if (config.main_params_dtype == NumberFormat::fp16) {
     recipe.master = DType::f16;
   } else if (recipe.weight == DType::bf16 && config.store_param_remainders) {
     recipe.master = DType::i16;
@@ -71,20 +68,20 @@ void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe) {
 }
 
 std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind optimizer,
-                                        const std::string& recipe, bool fp32_gradients) {
+                                        RecipeName recipe, bool fp32_gradients) {
   std::vector<std::string> problems;
   const auto add = [&]<class... T>(fmt::format_string<T...> text, T&&... values) {
     problems.push_back(fmt::format(text, std::forward<T>(values)...));
   };
-  const std::pair<const char*, const std::string*> formats[] = {
-      {"main_grads_dtype", &config.main_grads_dtype},
-      {"main_params_dtype", &config.main_params_dtype},
-      {"exp_avg_dtype", &config.exp_avg_dtype},
-      {"exp_avg_sq_dtype", &config.exp_avg_sq_dtype}};
+  const std::pair<const char*, NumberFormat> formats[] = {
+      {"main_grads_dtype", config.main_grads_dtype},
+      {"main_params_dtype", config.main_params_dtype},
+      {"exp_avg_dtype", config.exp_avg_dtype},
+      {"exp_avg_sq_dtype", config.exp_avg_sq_dtype}};
   if (!config.use_precision_aware_optimizer) {
     for (const auto& [name, value] : formats) {
-      if (*value != "fp32")
-        add("optimizer.{}: {} needs use_precision_aware_optimizer=true", name, *value);
+      if (value != NumberFormat::fp32)
+        add("optimizer.{}: {} needs use_precision_aware_optimizer=true", name, choice_name(value));
     }
     return problems;
   }
@@ -92,20 +89,20 @@ std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind
     add("optimizer.use_precision_aware_optimizer: true needs optimizer=adam or muon, found {}",
         choice_name(optimizer));
   }
-  if (recipe == "fp64") {
+  if (recipe == RecipeName::fp64) {
     add("optimizer.use_precision_aware_optimizer: true, but all state of "
         "mixed_precision.recipe=fp64 is FP64");
   }
-  if (config.main_params_dtype == "fp16" && recipe == "fp32") {
+  if (config.main_params_dtype == NumberFormat::fp16 && recipe == RecipeName::fp32) {
     add("optimizer.main_params_dtype: fp16, but the weights of mixed_precision.recipe=fp32 are "
         "their own masters, in FP32");
   }
-  if (config.main_grads_dtype == "bf16" &&
+  if (config.main_grads_dtype == NumberFormat::bf16 &&
       (precision_recipe(recipe).weight != DType::bf16 || fp32_gradients)) {
     add("optimizer.main_grads_dtype: bf16 needs BF16 main gradients: "
         "a mixed_precision.recipe with BF16 weights and ddp.grad_reduce_in_fp32=false, found {} "
         "and {}",
-        recipe, fp32_gradients);
+        choice_name(recipe), fp32_gradients);
   }
   return problems;
 }

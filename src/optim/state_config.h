@@ -8,13 +8,14 @@
 #include "config/field.h"
 #include "optim/optimizer_kind.h"
 #include "precision/recipe.h"
+#include "tensor/format_name.h"
 
 namespace viaduct {
 
 struct StateConfig {
   bool use_precision_aware_optimizer = false;
-  std::string main_grads_dtype = "fp32", main_params_dtype = "fp32";
-  std::string exp_avg_dtype = "fp32", exp_avg_sq_dtype = "fp32";
+  NumberFormat main_grads_dtype = NumberFormat::fp32, main_params_dtype = NumberFormat::fp32;
+  NumberFormat exp_avg_dtype = NumberFormat::fp32, exp_avg_sq_dtype = NumberFormat::fp32;
   bool store_param_remainders = true;
 };
 
@@ -27,6 +28,6 @@ void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe);
 /// with another optimizer than `adam` and `muon`, or with a recipe whose weights are the masters.
 /// `fp32_gradients`: ddp.grad_reduce_in_fp32.
 std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind optimizer,
-                                        const std::string& recipe, bool fp32_gradients);
+                                        RecipeName recipe, bool fp32_gradients);
 
 }  // namespace viaduct

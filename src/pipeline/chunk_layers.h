@@ -6,11 +6,23 @@
 
 namespace viaduct {
 
+/// Layers of the encoder of an encoder-decoder model.
+struct EncoderChunk {
+  bool embedding = false;
+  int64_t first_block = 0, blocks = 0;  // counted in the encoder
+  bool norm = false;                    // the last one, which makes what the decoder reads
+
+  bool any() const { return embedding || blocks > 0 || norm; }
+};
+
 struct ChunkLayers {
-  bool embedding = true;
+  bool embedding = true;  // the decoder's
   int64_t first_block = 0,
           blocks = 0;  // global number of its first transformer block, and how many
   bool head = true;
+  EncoderChunk encoder = {};  // in front of the others
+
+  bool ends_in_encoder() const { return encoder.any() && !embedding; }
 };
 
 }  // namespace viaduct

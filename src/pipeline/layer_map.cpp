@@ -1,5 +1,7 @@
 #include "pipeline/layer_map.h"
 
+#include <set>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "config/nearest_valid.h"
@@ -104,6 +106,32 @@ std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers,
   if (config.num_layers_in_last_pipeline_stage)
     s.last_stage = *config.num_layers_in_last_pipeline_stage;
   return layer_map(s);
+}
+
+std::vector<ChunkLayers> with_encoder(std::vector<ChunkLayers> map, int64_t layers, int stages) {
+  if (layers == 0) return map;
+  if (stages == 0) {
+    map.front().encoder = {true, 0, layers, true};
+    return map;
+  }
+  VIADUCT_CHECK(ConfigError, layers % stages == 0,
+                "model.encoder_num_layers: {} is not divisible by "
+                "encoder_pipeline_model_parallel_size = {}; nearest: {}",
+                layers, stages, nearest_multiple(layers, stages));
+  const int64_t each = layers / stages;
+  std::vector<ChunkLayers> both;
+  for (int64_t i = 0; i < stages; ++i)
+    both.push_back({false, 0, 0, false, {i == 0, i * each, each, i + 1 == stages}});
+  both.insert(both.end(), map.begin(), map.end());
+  return both;
+}
+
+std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrder& order,
+                             FunctionRef<bool(const ChunkLayers&)> has) {
+  std::set<int> stages;
+  for (size_t i = 0; i < map.size(); ++i)
+    if (has(map[i])) stages.insert(order.rank_of(static_cast<int64_t>(i)));
+  return {stages.begin(), stages.end()};
 }
 
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "pipeline/chunk_layers.h"
 #include "pipeline/pipeline_config.h"
 #include "pipeline/stage_placement.h"
@@ -30,6 +31,15 @@ std::vector<ChunkLayers> layer_map(const LayerMapSettings& settings);
 /// of multi-token prediction, which are with the loss. ConfigError with all problems.
 std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp,
                                    std::optional<int64_t> mtp = {});
+
+/// The map of a decoder with an encoder of `layers` blocks in front: in the first chunk, or over
+/// `stages` chunks of their own. ConfigError, naming the nearest number, if the stages do not
+/// divide the layers.
+std::vector<ChunkLayers> with_encoder(std::vector<ChunkLayers> map, int64_t layers, int stages);
+
+/// The pipeline ranks, ascending, that have a chunk of the map for which `has` holds.
+std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrder& order,
+                             FunctionRef<bool(const ChunkLayers&)> has);
 
 /// The chunks of one pipeline rank, in model order.
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,

@@ -73,7 +73,7 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
       .field("pipeline_dtype", config.pipeline_dtype,
              "Format of messages between stages, to which activations and their gradients are "
              "rounded on the way; null: that of the residual stream. No effect at pp = 1.")
-      .one_of({"fp32", "bf16", "fp16"});
+      .one_of({NumberFormat::fp32, NumberFormat::bf16, NumberFormat::fp16});
   group
       .field(
           "variable_seq_lengths", config.variable_seq_lengths,

@@ -10,6 +10,7 @@
 #include "config/field.h"
 #include "config/one_or_list.h"
 #include "pipeline/pipeline_order.h"
+#include "tensor/format_name.h"
 
 namespace viaduct {
 
@@ -31,7 +32,7 @@ struct PipelineConfig {
   bool deallocate_pipeline_outputs = true;
 
   // Messages between stages.
-  std::optional<std::string> pipeline_dtype;  // null: that of the residual stream
+  std::optional<NumberFormat> pipeline_dtype;  // null: that of the residual stream
   bool variable_seq_lengths = false;
   /// `auto`: not where sends and receives overlap.
   Auto<bool> batch_p2p_comm;

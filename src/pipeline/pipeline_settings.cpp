@@ -45,8 +45,7 @@ ExecutorSettings executor_settings(const PipelineConfig& config) {
 
 std::optional<DType> message_format(const PipelineConfig& config) {
   if (!config.pipeline_dtype) return std::nullopt;
-  if (*config.pipeline_dtype == "bf16") return DType::bf16;
-  return *config.pipeline_dtype == "fp16" ? DType::f16 : DType::f32;
+  return format_dtype(*config.pipeline_dtype);
 }
 
 }  // namespace viaduct

@@ -36,7 +36,6 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
       .field("fp8_amax_compute_algo", config.fp8_amax_compute_algo,
              "The magnitude of the history that gives the scale: that of the last step, or the "
              "largest. null: what the recipe says, else most_recent.")
-      .one_of({"most_recent", "max"})
       .constraint("fp8_recipe=delayed");
   group
       .field(
@@ -78,7 +77,6 @@ void add_quantization_fields(PrecisionConfig& config, FieldGroup& group) {
       .field("fp8", config.fp8,
              "FP8 operands in the linear layers of blocks. e4m3: all of them; hybrid: gradients in "
              "E5M2. null: what the recipe says.")
-      .one_of({"e4m3", "hybrid"})
       .constraint("recipe of BF16 or FP16 weights");
   group
       .field("fp8_recipe", config.fp8_recipe,
@@ -87,19 +85,16 @@ void add_quantization_fields(PrecisionConfig& config, FieldGroup& group) {
              "magnitudes of earlier steps. blockwise: powers of two "
              "for 128 elements of activations and gradients, 128 x 128 of weights. mxfp8: E8M0 for "
              "32 elements along the contracted dim. null: what the recipe says, else tensorwise.")
-      .one_of({"tensorwise", "delayed", "blockwise", "mxfp8"})
       .constraint("GEMM sizes divisible by 16 (mxfp8: 32)");
   group
       .field("fp4", config.fp4,
              "FP4 operands in the linear layers of blocks: e2m1. null: what the recipe says.")
-      .one_of({"e2m1"})
       .constraint("recipe of BF16 or FP16 weights; excludes fp8");
   group
       .field("fp4_recipe", config.fp4_recipe,
              "Scales of FP4 operands. nvfp4: E4M3 for 16 elements along the contracted dim, 16 x "
              "16 of weights, beside one FP32 scale for the tensor; gradients are rounded "
              "stochastically, operands of weight gradients rotated in runs of 16 tokens.")
-      .one_of({"nvfp4"})
       .constraint("GEMM sizes divisible by 16");
   group.field("fp8_wgrad", config.fp8_wgrad,
               "Products of weight gradients read FP8 or FP4 operands too; false: they stay in 16 "
@@ -152,7 +147,7 @@ void apply_amax_fields(const PrecisionConfig& config, PrecisionRecipe& recipe) {
   }
   amax.steps = config.fp8_amax_history_len.value_or(amax.steps);
   if (config.fp8_amax_compute_algo)
-    amax.most_recent = *config.fp8_amax_compute_algo == "most_recent";
+    amax.most_recent = *config.fp8_amax_compute_algo == AmaxChoice::most_recent;
   amax.margin = config.fp8_margin;
   amax.within_micro_batch = config.tp_only_amax_red;
 }
@@ -172,7 +167,6 @@ FieldGroup precision_fields(PrecisionConfig& config) {
              "fp64: one format "
              "(fp64 on the reference kernels, for checks). Names with fp8, mxfp8 or nvfp4: the "
              "products of linear layers inside blocks read FP8 or FP4 operands (docs/numerics.md).")
-      .one_of(precision_recipe_names())
       .on_resume(resume::said("masters and moments are kept; steps round differently"));
   group.field("loss_scale", config.loss_scale, "Constant loss scale of fp16_mixed; null: dynamic.")
       .positive()
@@ -220,8 +214,9 @@ PrecisionRecipe precision_recipe(const PrecisionConfig& config) {
   }
   if (!products.any()) return recipe;
   if (config.fp8_recipe && products.scaling != Scaling::nvfp4) {
-    products.scaling = scaling_named(*config.fp8_recipe);
-    recipe.amax = *config.fp8_recipe == "delayed" ? delayed_amax(recipe.amax) : AmaxSettings();
+    products.scaling = scaling_of(*config.fp8_recipe);
+    recipe.amax =
+        *config.fp8_recipe == Fp8Scaling::delayed ? delayed_amax(recipe.amax) : AmaxSettings();
   }
   if (products.scaling != Scaling::tensor) recipe.amax = {};
   recipe.stores_codes =
@@ -255,7 +250,7 @@ std::string residual_stream_note(const PrecisionConfig& config) {
   return fmt::format(
       "model.fp32_residual_connection=true has no effect: with recipe {} the residual stream is in "
       "{} anyway",
-      config.recipe, without == DType::f64 ? "FP64" : "FP32");
+      choice_name(config.recipe), without == DType::f64 ? "FP64" : "FP32");
 }
 
 }  // namespace viaduct

@@ -11,8 +11,24 @@
 
 namespace viaduct {
 
+/// Elements and scales of FP4 operands.
+enum class Fp4Elements { e2m1 };
+constexpr auto choice_names(Fp4Elements) {
+  return std::to_array<std::string_view>({"e2m1"});
+}
+enum class Fp4Scaling { nvfp4 };
+constexpr auto choice_names(Fp4Scaling) {
+  return std::to_array<std::string_view>({"nvfp4"});
+}
+
+/// The magnitude of a history that gives the scale.
+enum class AmaxChoice { most_recent, max };
+constexpr auto choice_names(AmaxChoice) {
+  return std::to_array<std::string_view>({"most_recent", "max"});
+}
+
 struct PrecisionConfig {
-  std::string recipe = "bf16_mixed";
+  RecipeName recipe = RecipeName::bf16_mixed;
   /// Null: dynamic.
   std::optional<double> loss_scale;
   double initial_loss_scale = 4294967296.0;  // 2^32
@@ -21,9 +37,10 @@ struct PrecisionConfig {
   int64_t hysteresis = 2;
   bool fp32_residual_connection = false;
   // FP8 products; null: as the recipe.
-  std::optional<std::string> fp8, fp8_recipe;
-  std::optional<std::string> fp4;  // null: what the recipe says
-  std::string fp4_recipe = "nvfp4";
+  std::optional<Fp8Elements> fp8;
+  std::optional<Fp8Scaling> fp8_recipe;
+  std::optional<Fp4Elements> fp4;  // null: what the recipe says
+  Fp4Scaling fp4_recipe = Fp4Scaling::nvfp4;
   std::vector<std::string> layers_in_bf16;
   bool fp8_wgrad = true;
   bool fp8_dot_product_attention = false, fp8_multi_head_attention = false;
@@ -31,7 +48,7 @@ struct PrecisionConfig {
   bool fp8_local_amax = false, tp_only_amax_red = false;
   int64_t fp8_margin = 0;
   std::optional<int64_t> fp8_amax_history_len;
-  std::optional<std::string> fp8_amax_compute_algo;
+  std::optional<AmaxChoice> fp8_amax_compute_algo;
   bool fp8_param_gather = false, fp4_param_gather = false;
   bool reuse_grad_buf_for_mxfp8_param_ag = false;
   std::optional<bool> first_last_layers_bf16;

@@ -2,6 +2,7 @@
 // A precision recipe maps the roles that tensors play in training to number formats. Layers and the
 // optimizer ask it by role and never name a format themselves.
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,65 @@ struct AmaxSettings {
   int64_t margin = 0;               // powers of two above it that the scale leaves room for
   bool within_micro_batch = false;  // over tensor and context ranks; false: data ranks as well
 };
+
+/// `mixed_precision.recipe`. fp64 is for gradient checks; those with fp8, mxfp8 and nvfp4 are
+/// bf16_mixed or fp16_mixed with quantized products, by Megatron-Bridge's names.
+enum class RecipeName {
+  fp32,
+  bf16_mixed,
+  fp16_mixed,
+  fp64,
+  bf16_with_fp8_delayed_scaling_mixed,
+  fp16_with_fp8_delayed_scaling_mixed,
+  bf16_with_fp8_current_scaling_mixed,
+  fp16_with_fp8_current_scaling_mixed,
+  nemotron_h_bf16_with_fp8_current_scaling_mixed,
+  nanov2_bf16_with_fp8_current_scaling_mixed,
+  bf16_with_fp8_subchannel_scaling_mixed,
+  fp16_with_fp8_subchannel_scaling_mixed,
+  bf16_with_mxfp8_mixed,
+  fp16_with_mxfp8_mixed,
+  bf16_with_nvfp4_mixed,
+};
+constexpr auto choice_names(RecipeName) {
+  return std::to_array<std::string_view>({
+      "fp32",
+      "bf16_mixed",
+      "fp16_mixed",
+      "fp64",
+      "bf16_with_fp8_delayed_scaling_mixed",
+      "fp16_with_fp8_delayed_scaling_mixed",
+      "bf16_with_fp8_current_scaling_mixed",
+      "fp16_with_fp8_current_scaling_mixed",
+      "nemotron_h_bf16_with_fp8_current_scaling_mixed",
+      "nanov2_bf16_with_fp8_current_scaling_mixed",
+      "bf16_with_fp8_subchannel_scaling_mixed",
+      "fp16_with_fp8_subchannel_scaling_mixed",
+      "bf16_with_mxfp8_mixed",
+      "fp16_with_mxfp8_mixed",
+      "bf16_with_nvfp4_mixed",
+  });
+}
+
+/// How FP8 operands are scaled (`mixed_precision.fp8_recipe`).
+enum class Fp8Scaling {
+  tensorwise,  // of the tensor, from its own magnitudes
+  delayed,     // from those of earlier steps
+  blockwise,
+  mxfp8,
+};
+constexpr auto choice_names(Fp8Scaling) {
+  return std::to_array<std::string_view>({"tensorwise", "delayed", "blockwise", "mxfp8"});
+}
+
+/// Elements of FP8 operands (`mixed_precision.fp8`).
+enum class Fp8Elements {
+  e4m3,    // of all
+  hybrid,  // of gradients E5M2
+};
+constexpr auto choice_names(Fp8Elements) {
+  return std::to_array<std::string_view>({"e4m3", "hybrid"});
+}
 
 struct PrecisionRecipe {
   std::string name;
@@ -71,17 +131,13 @@ struct PrecisionRecipe {
   }
 };
 
-/// A recipe of `precision_recipe_names`: "fp32", "bf16_mixed", "fp16_mixed", "fp64" (for gradient
-/// checks), and bf16_mixed or fp16_mixed with FP8 or FP4 products under Megatron-Bridge's names.
-/// ConfigError with the nearest name otherwise. The residual stream has the format of activations;
-/// with `fp32_residual` at least FP32.
+/// The residual stream has the format of activations; with `fp32_residual` at least FP32.
+PrecisionRecipe precision_recipe(RecipeName name, bool fp32_residual = false);
+/// By the text of its name; ConfigError with the nearest one otherwise.
 PrecisionRecipe precision_recipe(std::string_view name, bool fp32_residual = false);
-std::vector<std::string> precision_recipe_names();
-/// fp8_recipe: "tensorwise", "delayed", "blockwise", "mxfp8". ConfigError otherwise.
-Scaling scaling_named(std::string_view fp8_recipe);
+Scaling scaling_of(Fp8Scaling fp8_recipe);
 /// How NVFP4 quantizes products.
 Quantization nvfp4_products();
-/// fp8: "e4m3" for all elements, "hybrid" with e5m2 for gradients.
-DType gradient_element(std::string_view fp8);
+DType gradient_element(Fp8Elements fp8);
 
 }  // namespace viaduct

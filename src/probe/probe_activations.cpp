@@ -71,14 +71,39 @@ std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& rows) {
 /// Values of the encoder, one for each of its tokens.
 constexpr std::string_view kOfEncoder = "hidden.encoder.";
 
+/// Those of the encoder's `tokens` tokens from what a context rank has: whole rows, the last ones
+/// blank where they do not divide; of the encoder's output all.
+Tensor encoder_values(Communicator& cp, const std::string& name, const Tensor& local,
+                      int64_t tokens) {
+  const Tensor all = name.ends_with("final_norm") ? local : gather_rows(cp, local);
+  return all.slice(0, 0, tokens);
+}
+
+/// The number in a name that begins with `prefix`; −1: it does not.
+int64_t number_behind(const std::string& name, const std::string& prefix) {
+  return name.starts_with(prefix) ? std::stoll(name.substr(prefix.size())) : -1;
+}
+
+/// Whether a chunk computes a value, but for those of the head.
+bool makes_value(const ChunkLayers& chunk, const std::string& name) {
+  const auto among = [](int64_t block, int64_t first, int64_t blocks) {
+    return block >= first && block < first + blocks;
+  };
+  const EncoderChunk& encoder = chunk.encoder;
+  const std::string of_encoder(kOfEncoder);
+  if (name == of_encoder + "embed") return encoder.embedding;
+  if (name == of_encoder + "final_norm") return encoder.norm;
+  if (const int64_t block = number_behind(name, of_encoder + "layer"); block >= 0)
+    return among(block, encoder.first_block, encoder.blocks);
+  if (name == "hidden.embed") return chunk.embedding;
+  const int64_t block = number_behind(name, "hidden.layer");
+  return block >= 0 && among(block, chunk.first_block, chunk.blocks);
+}
+
 /// The pipeline rank that computes a value.
 int stage_of(const Parallelism& parallelism, const std::string& name) {
-  if (name == "hidden.embed" || name.starts_with(kOfEncoder)) return 0;
-  if (!name.starts_with("hidden.layer")) return parallelism.head_stage();
-  const int64_t block = std::stoll(name.substr(std::strlen("hidden.layer")));
   for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
-    const ChunkLayers& chunk = parallelism.layer_map[i];
-    if (block >= chunk.first_block && block < chunk.first_block + chunk.blocks)
+    if (makes_value(parallelism.layer_map[i], name))
       return parallelism.stage_order().rank_of(static_cast<int64_t>(i));
   }
   return parallelism.head_stage();
@@ -129,7 +154,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
     const int64_t tokens = of_encoder ? rows.encoder->tokens() : rows.tokens();
     Tensor whole = host_tensor(DType::f32, {tokens, width});
     if (groups.pp().rank() == owner)
-      whole = of_encoder ? local.at(name)
+      whole = of_encoder ? encoder_values(groups.cp(), name, local.at(name), tokens)
                          : in_token_order(gather_rows(groups.cp(), local.at(name)), origin, tokens);
     groups.pp().broadcast(whole, owner).wait_host();
     values[name] = gather_rows(groups.dp(), whole);

@@ -7,14 +7,17 @@
 
 #include "base/error.h"
 #include "base/hub_cache.h"
+#include "base/units.h"
 #include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
+#include "config/choice.h"
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
 #include "run/grown_vocabulary.h"
+#include "run/validate_precision.h"
 
 namespace viaduct {
 namespace {
@@ -95,8 +98,13 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   }
   std::string problem = base_format_problem(BaseFormat::blocks, model, ranks, types);
   if (config.ddp.shards_weights())
-    problem = "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() +
-              " cuts weights, and each rank has all of its blocks";
+    problem = fmt::format(
+        "ddp.data_parallel_sharding_strategy: {} cuts weights, and each rank has all of its blocks",
+        choice_name(config.ddp.strategy()));
+  const Scaling products = precision_recipe(config.mixed_precision).products.scaling;
+  if (products != Scaling::none)
+    problem = "the recipe has " + std::string(product_format_name(products)) +
+              " products, which read weights that are quantized once";
   VIADUCT_CHECK(ConfigError, problem.empty() || !asks, "{}", problem);
   if (!problem.empty()) {
     notes.push_back(fmt::format(
@@ -109,6 +117,21 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
                               types_text(types)));
   adapters.base_format = BaseFormat::blocks;
   adapters.blocks = std::move(types);
+}
+
+/// What a run with adapters does with the layers of multi-token prediction.
+std::string further_layers(const RunConfig& config, const ModelConfig& model) {
+  int64_t adapted = 0;
+  for (const AdaptableModule& module : adaptable_modules(model))
+    adapted += module.further >= 0 && config.peft.resolved.of(module.name) != nullptr ? 1 : 0;
+  if (adapted > 0)
+    return fmt::format(
+        "the layers of multi-token prediction have adapters on {}; models of transformers, and so "
+        "PEFT, have none of these layers and leave them out",
+        counted(adapted, "matrix", "matrices"));
+  return "layers of multi-token prediction are frozen and have no adapters (peft.target_modules "
+         "with mtp gives them some); their losses train those of the model's blocks "
+         "(model.mtp_num_layers=null leaves them out)";
 }
 
 /// Where the files of peft.adapter are read: its folder, or where that is gone the step that the
@@ -163,14 +186,25 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
                    instead);
   };
   later(config.offload.moves_weights(), "model.cpu_offloading_weights: true", "false");
-  later(precision_recipe(config.mixed_precision).products.any(),
-        "mixed_precision.recipe: " + config.mixed_precision.recipe + ", with quantized products,",
-        "fp32, bf16_mixed, fp16_mixed or another recipe without them");
+  const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
+  const std::string products(product_format_name(recipe.products.scaling));
+  // Frozen weights have no masters that codes could be written from.
+  later(recipe.stores_codes,
+        recipe.products.scaling == Scaling::nvfp4 ? "mixed_precision.fp4_param_gather: true"
+                                                  : "mixed_precision.fp8_param_gather: true",
+        "false: frozen weights are quantized once, beside those in 16 bits");
+  later(recipe.products.attended, "mixed_precision.fp8_multi_head_attention: true",
+        "false: an adapter of the projection reads attention's output in 16 bits");
+  later(peft.base_format && recipe.products.any(),
+        fmt::format("peft.base_format: {}, beside {} products (mixed_precision),",
+                    choice_name_or(peft.base_format, "null"), products),
+        "null, or a recipe without quantized products");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
-  later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+  later(config.dist.on_cuda(), "dist.device: cuda", "cpu or sim");
   later(peft.base_format && config.ddp.shards_weights(),
-        "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() + " and peft.base_format",
+        fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
+                    choice_name(config.ddp.strategy())),
         "optim or no_shard: each rank has all codes");
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
@@ -190,9 +224,7 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   take_dropout_position(config, notes);
   if (model.mtp_layers > 0 && !config.train.skip_train)
-    notes.emplace_back(
-        "layers of multi-token prediction are frozen and have no adapters; their losses train "
-        "those of the model's blocks (model.mtp_num_layers=null leaves them out)");
+    notes.push_back(further_layers(config, model));
   take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {

@@ -1,72 +1,109 @@
 #include "run/encoder_support.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "config/choice.h"
 #include "config/nearest_valid.h"
 #include "precision/precision_config.h"
+#include "run/graph_config.h"
+#include "run/parallel_settings.h"
+#include "run/refusals.h"
 
 namespace viaduct {
 namespace {
 
-class Refusals {
- public:
-  explicit Refusals(Problems& problems) : problems_(problems) {}
-
-  /// `expected`: the value that is implemented.
-  template <class Found, class Expected>
-  void expect(bool holds, std::string_view field, const Found& found, const Expected& expected,
-              std::string_view reason = "") {
-    if (holds) return;
-    problems_.add("{}: {} is not implemented with model.encoder_num_layers{}; expected {}", field,
-                  found, reason, expected);
+/// The encoder's own stages.
+void validate_stages(const RunConfig& config, Problems& problems) {
+  const ParallelConfig& sizes = config.parallel;
+  const int stages = sizes.encoder_pipeline_model_parallel_size,
+            tensor = sizes.encoder_tensor_model_parallel_size,
+            tp = sizes.tensor_model_parallel_size;
+  constexpr const char* kStages = "model.encoder_pipeline_model_parallel_size";
+  constexpr const char* kTensor = "model.encoder_tensor_model_parallel_size";
+  if (stages == 0) {
+    if (tensor > 0) {
+      problems.add(
+          "{}: {} needs encoder_pipeline_model_parallel_size above 0, which is 0: the encoder is "
+          "on "
+          "the decoder's first stage, with its tensor ranks; expected 0",
+          kTensor, tensor);
+    }
+    return;
   }
-
- private:
-  Problems& problems_;
-};
+  const bool unread = config.checkpoint.pretrained_checkpoint || config.model.hf_config;
+  const int64_t layers = encoder_layers(config);
+  if (layers == 0 && (!unread || !config.model.encoder.encoder_num_layers.is_auto())) {
+    problems.add("{}: {} needs a model with an encoder, and encoder_num_layers is 0; expected 0",
+                 kStages, stages);
+    return;
+  }
+  if (layers > 0 && layers % stages != 0) {
+    problems.add("{}: {} does not divide encoder_num_layers = {}; nearest: {}", kStages, stages,
+                 layers, nearest_divisor(stages, layers));
+  }
+  if (sizes.encoder_tensor() != tp) {
+    problems.add(
+        "{}: {} that differs from tensor_model_parallel_size = {} is not implemented; nearest: 0 "
+        "or {}",
+        kTensor, tensor, tp, tp);
+  }
+  if (const int chunks = config.pipeline.virtual_stages(sizes.pipeline_model_parallel_size);
+      chunks > 1) {
+    problems.add(
+        "model.virtual_pipeline_model_parallel_size: {} is not implemented with "
+        "encoder_pipeline_model_parallel_size = {}, whose stages have one chunk; expected null, or "
+        "encoder_pipeline_model_parallel_size = 0",
+        chunks, stages);
+  }
+  if (config.dist.use_tp_pp_dp_mapping) {
+    problems.add(
+        "dist.use_tp_pp_dp_mapping: true is not implemented with "
+        "encoder_pipeline_model_parallel_size = {}: the ranks of the encoder come first; expected "
+        "false",
+        stages);
+  }
+}
 
 }  // namespace
 
 void validate_encoder(const RunConfig& config, Problems& problems) {
+  validate_stages(config, problems);
   if (config.model.encoder.encoder_num_layers.value_or(0) == 0) return;
-  Refusals refuse(problems);
+  Refusals refuse(problems, "with model.encoder_num_layers");
   const ParallelConfig& parallel = config.parallel;
-  refuse.expect(parallel.pipeline_model_parallel_size == 1, "model.pipeline_model_parallel_size",
-                parallel.pipeline_model_parallel_size, 1);
-  refuse.expect(parallel.context_parallel_size == 1, "model.context_parallel_size",
-                parallel.context_parallel_size, 1);
-  const auto& length = config.model.encoder.encoder_seq_length;
-  const int64_t tp = parallel.tensor_model_parallel_size;
-  if (parallel.sequence_parallel.value_or(false) && !length.is_auto()) {
-    const int64_t tokens = length.value() * config.train.micro_batch_rows();
-    if (tokens % tp != 0) {
-      problems.add(
-          "model.sequence_parallel: the {} tokens of the encoder's rows of a micro-batch "
-          "(encoder_seq_length · micro_batch_size = {} · {}) are not divisible by "
-          "tensor_model_parallel_size = {}; nearest: {} tokens",
-          tokens, length.value(), config.train.micro_batch_rows(), tp,
-          nearest_multiple(tokens, tp));
+  if (const int cp = parallel.context_parallel_size; cp > 1) {
+    const auto& types = config.context_parallel.cp_comm_type.values();
+    const auto other = std::ranges::find_if(
+        types, [](ContextExchange type) { return type != ContextExchange::all_gather; });
+    if (other != types.end()) {
+      refuse.expect(false, "model.cp_comm_type", choice_name(*other), "all_gather",
+                    "positions are a bias of the scores");
     }
   }
-  const std::string device = config.dist.device.value_or("cpu");
-  refuse.expect(device == "cpu", "dist.device", device, "cpu",
-                " (GPUs have no kernel for its position bias)");
-  const RecomputeConfig& recompute = config.recompute;
-  refuse.expect(!recompute.recompute_granularity, "model.recompute_granularity",
-                recompute.full() ? "full" : "selective", "null");
-  refuse.expect(!config.offload.cpu_offloading, "model.cpu_offloading", true, false);
-  refuse.expect(!config.offload.fine_grained_activation_offloading,
-                "model.fine_grained_activation_offloading", true, false);
+  refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
+                true, false);
+  const int64_t tokens = encoder_tokens(config), tp = parallel.tensor_model_parallel_size;
+  if (parallel.sequence_parallel.value_or(false) && tokens % tp != 0) {
+    const int64_t length = config.model.encoder.encoder_seq_length.value();
+    problems.add(
+        "model.sequence_parallel: the {} tokens of the encoder's rows of a micro-batch "
+        "(encoder_seq_length · rows of a context rank = {} · {}) are not divisible by "
+        "tensor_model_parallel_size = {}; nearest: {} tokens",
+        tokens, length, tokens / length, tp, nearest_multiple(tokens, tp));
+  }
+  refuse.expect(!captures_layers(config) && !captures_steps(config), "model.cuda_graph_impl",
+                choice_name(config.graph.cuda_graph_impl), "none");
   const DatasetConfig& data = config.dataset;
   refuse.expect(!data.packing.packed_sequence_size, "dataset.packed_sequence_size",
                 data.packing.packed_sequence_size.value_or(0), "null");
   refuse.expect(data.packing.answer_only_loss, "dataset.answer_only_loss", false, true);
   refuse.expect(data.fim_rate == 0, "dataset.fim_rate", data.fim_rate, 0);
-  refuse.expect(!config.validation.sample_prompts, "validation.sample_prompts",
-                config.validation.sample_prompts.value_or(""), "null");
   refuse.expect(!config.validation.tasks, "validation.tasks", config.validation.tasks.value_or(""),
                 "null");
-  const Scaling scaling = precision_recipe(config.mixed_precision.recipe).products.scaling;
-  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe", config.mixed_precision.recipe,
+  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
+  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
+                choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
                 config.peft.scheme.value_or("an adapter"), "null");
@@ -85,7 +122,7 @@ std::optional<PairSettings> pair_settings(const ModelConfig& model) {
 void refuse_encoder(const ModelConfig& model, std::string_view what) {
   VIADUCT_CHECK(ConfigError, !model.encoder.any(),
                 "model.encoder_num_layers: {}: models with an encoder (family {}) are not "
-                "implemented in {} yet; viaduct train, probe and convert have them",
+                "implemented in {} yet; viaduct train, eval, generate, probe and convert have them",
                 model.encoder.layers, model.family, what);
 }
 

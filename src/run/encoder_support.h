@@ -14,7 +14,7 @@ namespace viaduct {
 /// Adds the settings that are not implemented with model.encoder_num_layers.
 void validate_encoder(const RunConfig& config, Problems& problems);
 
-/// ConfigError if the model has an encoder: `what` ("viaduct plan") is only for decoders so far.
+/// ConfigError if the model has an encoder: `what` ("viaduct chat") is only for decoders so far.
 void refuse_encoder(const ModelConfig& model, std::string_view what);
 
 /// Rows of a model with an encoder: pairs of input and answer, which end with the model's end

@@ -10,13 +10,13 @@ namespace {
 
 /// Kernels are launched, or in a dry run would be.
 bool on_gpu(const RunConfig& config) {
-  return config.dist.device.value_or("cpu") == "cuda" || config.cuda_target.has_value();
+  return config.dist.on_cuda() || config.cuda_target.has_value();
 }
 
 void refuse(Problems& problems, const GraphConfig& graph, std::string_view found,
             std::string_view why, std::string_view expected = "cuda_graph_impl = none") {
-  problems.add("model.cuda_graph_impl: {} with {}: {}; expected {}", graph.cuda_graph_impl, found,
-               why, expected);
+  problems.add("model.cuda_graph_impl: {} with {}: {}; expected {}",
+               choice_name(graph.cuda_graph_impl), found, why, expected);
 }
 
 int64_t expert_ranks(const RunConfig& config) {
@@ -121,7 +121,6 @@ FieldGroup graph_fields(GraphConfig& config) {
              "forward and backward of a whole step, which one launch replays in each later "
              "step of the same shapes; with local forward and backward of each layer, or of its "
              "cuda_graph_modules, between their exchanges with other ranks.")
-      .one_of({"none", "local", "transformer_engine", "full_iteration"})
       .alias_switch("enable_cuda_graph", "local", "none")
       .alias_switch("external_cuda_graph", "transformer_engine", "none");
   group
@@ -141,17 +140,17 @@ FieldGroup graph_fields(GraphConfig& config) {
 }
 
 bool captures_layers(const RunConfig& config) {
-  return config.graph.cuda_graph_impl == "local" && on_gpu(config);
+  return config.graph.cuda_graph_impl == GraphCapture::local && on_gpu(config);
 }
 
 bool captures_steps(const RunConfig& config) {
-  return config.graph.cuda_graph_impl == "full_iteration" && on_gpu(config);
+  return config.graph.cuda_graph_impl == GraphCapture::full_iteration && on_gpu(config);
 }
 
 void validate_graphs(const RunConfig& config, Problems& problems) {
   const GraphConfig& graph = config.graph;
   if (!on_gpu(config)) return;  // run/no_effect.h says so
-  if (graph.cuda_graph_impl == "transformer_engine") {
+  if (graph.cuda_graph_impl == GraphCapture::transformer_engine) {
     problems.add(
         "model.cuda_graph_impl: transformer_engine is the capture of a library that is not used "
         "here; expected none, local or full_iteration");
@@ -161,7 +160,7 @@ void validate_graphs(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.cuda_graph_modules: modules are captured with cuda_graph_impl = local, found {}; "
         "expected []",
-        graph.cuda_graph_impl);
+        choice_name(graph.cuda_graph_impl));
   }
   if (layers || steps) refuse_for_all(config, problems);
   if (steps) refuse_for_steps(config, problems);

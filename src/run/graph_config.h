@@ -1,7 +1,9 @@
 #pragma once
 // CUDA graphs, of section `model`: which part of a step is captured, and when.
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
@@ -11,8 +13,19 @@ namespace viaduct {
 
 struct RunConfig;
 
+/// What is captured.
+enum class GraphCapture {
+  none,
+  local,               // layers, or modules of them, each by itself
+  transformer_engine,  // refused
+  full_iteration,      // forward and backward of whole steps
+};
+constexpr auto choice_names(GraphCapture) {
+  return std::to_array<std::string_view>({"none", "local", "transformer_engine", "full_iteration"});
+}
+
 struct GraphConfig {
-  std::string cuda_graph_impl = "none";
+  GraphCapture cuda_graph_impl = GraphCapture::none;
   std::vector<std::string> cuda_graph_modules;
   int64_t cuda_graph_warmup_steps = 3;
 };

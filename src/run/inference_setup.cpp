@@ -9,6 +9,7 @@
 #include "checkpoint/peft_folder.h"
 #include "config/choice.h"
 #include "config/problems.h"
+#include "data/pair_dataset.h"
 #include "data/split.h"
 #include "data/tokenizer/vocabulary_hash.h"
 #include "run/encoder_support.h"
@@ -86,17 +87,36 @@ void check_tokens(const NamedAdapter& adapter, const RunSetup& setup) {
                 adapter.folder.string());
 }
 
+bool same_tokens(const Tokenizer& one, const Tokenizer& other) {
+  const int64_t ids = one.vocab_size();
+  return ids == other.vocab_size() &&
+         vocabulary_hashes(one, ids).back() == vocabulary_hashes(other, ids).back();
+}
+
+/// An adapter without a tokenizer of its own was trained with the model's, which is not that of the
+/// prompts where the adapter without a name has brought another.
+void check_tokenizer_of_model(const NamedAdapter& adapter, const RunSetup& setup) {
+  const std::filesystem::path& model = setup.pretrained->path;
+  const auto& unnamed = setup.config.peft.adapter;
+  if (!unnamed || setup.config.tokenizer.tokenizer_model || !has_tokenizer(model)) return;
+  if (!tokenizer_of_adapter(*unnamed, model)) return;
+  if (tokenizer_of_adapter(adapter.folder, model)) return;  // the same files as the other's
+  VIADUCT_CHECK(ConfigError, same_tokens(open_tokenizer(model), *setup.tokenizer),
+                "--adapter {}={}: has no tokenizer of its own, so it was trained with that of {}, "
+                "but the prompts of all adapters here are cut by that of --adapter {}, {}; "
+                "expected the same tokens, --adapter {} alone, or tokenizer.tokenizer_model=DIR "
+                "for all of them",
+                adapter.name, adapter.folder.string(), model.string(), *unnamed,
+                setup.tokenizer_folder.string(), adapter.folder.string());
+}
+
 /// Prompts are cut before an adapter is chosen, by one tokenizer for all: one that was trained with
 /// other tokens would read other words.
 void check_tokenizer(const NamedAdapter& adapter, RunSetup& setup) {
   if (!setup.tokenizer) return;
   const auto own = tokenizer_of_adapter(adapter.folder, setup.tokenizer_folder);
-  if (!own) return;
-  const Tokenizer tokens = load_tokenizer(own->files(setup.hf_config));
-  const int64_t ids = tokens.vocab_size();
-  const bool same =
-      ids == setup.tokenizer->vocab_size() &&
-      vocabulary_hashes(tokens, ids).back() == vocabulary_hashes(*setup.tokenizer, ids).back();
+  if (!own) return check_tokenizer_of_model(adapter, setup);
+  const bool same = same_tokens(load_tokenizer(own->files(setup.hf_config)), *setup.tokenizer);
   const auto& named = setup.config.tokenizer.tokenizer_model;
   VIADUCT_CHECK(ConfigError, same || named,
                 "--adapter {}={}: was trained with another tokenizer, {}, than that of {}, which "
@@ -114,12 +134,24 @@ void check_tokenizer(const NamedAdapter& adapter, RunSetup& setup) {
 
 /// The conversations as validation data of the run.
 void take_conversations(const EvaluatedConversations& conversations, const Peek& peek, int64_t row,
-                        DatasetConfig& dataset) {
+                        bool packs, DatasetConfig& dataset) {
   dataset.blend_per_split.emplace(kSplitCount, std::nullopt);
   (*dataset.blend_per_split)[static_cast<size_t>(Split::valid)] = {conversations.prefix};
   // Packed rows give the same loss as rows of one conversation each, for less work.
-  if (!peek.outcome.is_given("dataset.packed_sequence_size"))
+  if (packs && !peek.outcome.is_given("dataset.packed_sequence_size"))
     dataset.packing.packed_sequence_size = row;
+}
+
+/// Rows that hold the pairs of input and answer: of the encoder, and returns that of the decoder,
+/// which is `length` where it is given.
+int64_t take_pairs(const InferenceRequest& request, const ModelConfig& model, const Peek& peek,
+                   int64_t length, RunConfig& defaults) {
+  std::optional<int32_t> end;
+  if (!model.end_tokens.empty()) end = static_cast<int32_t>(model.end_tokens.front());
+  const PairLengths longest = longest_of_pairs(request.conversations->prefix, end);
+  defaults.model.encoder.encoder_seq_length.resolve(std::max<int64_t>(1, longest.input));
+  const bool given = request.sequence_length || !peek.config.model.seq_length.is_auto();
+  return given ? length : std::max<int64_t>(1, longest.answer);
 }
 
 }  // namespace
@@ -134,9 +166,9 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   defaults.dist = request.dist;
   const ModelFolder folder = resolve_model_folder(request.model);
   const DType own = type_of_weights(folder);
-  defaults.mixed_precision.recipe = own == DType::bf16  ? "bf16_mixed"
-                                    : own == DType::f16 ? "fp16_mixed"
-                                                        : "fp32";
+  defaults.mixed_precision.recipe = own == DType::bf16  ? RecipeName::bf16_mixed
+                                    : own == DType::f16 ? RecipeName::fp16_mixed
+                                                        : RecipeName::fp32;
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;
@@ -157,13 +189,20 @@ RunSetup prepare_inference(const InferenceRequest& given) {
     // The rules of training require a number of rows that these divide.
     if (cuts && peek.config.model.seq_length.is_auto()) length = std::max(tp, length - length % tp);
   }
+  bool pairs = false;
+  if (request.conversations) {
+    const ModelConfig stored = read_model_config(folder);
+    pairs = stored.encoder.any();
+    if (pairs) length = take_pairs(request, stored, peek, length, defaults);
+    take_conversations(*request.conversations, peek, length, !pairs, defaults.dataset);
+  }
   defaults.model.seq_length.resolve(length);
-  if (request.conversations)
-    take_conversations(*request.conversations, peek, length, defaults.dataset);
   defaults.dataset.packing.limits.length_given_by = length_given_by(request, peek.config);
   if (!peek.outcome.is_given("train.micro_batch_size")) {
+    const int64_t of_row =
+        pairs ? std::max(length, defaults.model.encoder.encoder_seq_length.value()) : length;
     defaults.train.micro_batch_size =
-        std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));
+        std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, of_row));
   }
   // The batch is a micro-batch of each data-parallel rank, or a group of them if stages have
   // several chunks: the minimum that the rules of training allow.
@@ -188,7 +227,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   defaults.model.vision.read_images = false;  // what passes through is text
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
-  refuse_encoder(setup.model, "evaluation");
+  if (!request.adapters.empty()) refuse_encoder(setup.model, "--adapter NAME=DIR");
   if (!given.adapter && request.adapter) {
     setup.notes.push_back(
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));

@@ -64,7 +64,7 @@ Launch launch_of_process() {
 
 DistConfig launch_defaults(const Launch& launch) {
   DistConfig defaults;
-  if (cuda_status().usable()) defaults.device.resolve("cuda");
+  if (cuda_status().usable()) defaults.device.resolve(DeviceKind::cuda);
   if (launch.launcher == Launcher::none) return defaults;
   defaults.ranks = launch.ranks;
   defaults.threads_per_rank.resolve(default_pool_threads(launch.local_ranks));
@@ -84,13 +84,14 @@ void check_started(const DistConfig& config, const Launch& launch) {
                 "(VIADUCT_MPI=OFF); ranks of one process need no launcher: dist.ranks={}",
                 launch.variable, launch.ranks, launch.ranks, launch.ranks);
   const bool torchrun = launch.launcher == Launcher::torchrun;
-  VIADUCT_CHECK(ConfigError, !torchrun || config.device.value_or("cpu") == "cuda",
+  VIADUCT_CHECK(ConfigError, !torchrun || config.on_cuda(),
                 "{}={} is set, as torchrun does: processes that it starts exchange tensors of the "
                 "cuda device alone; on {} MPI starts the ranks: `mpirun -n {} viaduct train "
                 "CONFIG.yaml`",
-                launch.variable, launch.ranks, config.device.value_or("cpu"), launch.ranks);
+                launch.variable, launch.ranks, choice_name(config.device_kind()), launch.ranks);
   VIADUCT_CHECK(
-      ConfigError, !torchrun || launch.ranks == 1 || config.distributed_backend != "gloo",
+      ConfigError,
+      !torchrun || launch.ranks == 1 || config.distributed_backend != TensorTransport::gloo,
       "dist.distributed_backend: gloo exchanges tensors between hosts, which processes "
       "that torchrun starts ({}={}) do not; expected nccl, or `mpirun -n {} viaduct train "
       "CONFIG.yaml`",
@@ -112,7 +113,7 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
   VIADUCT_CHECK(ConfigError, cpu_supports(cpu_isa_of(config)),
                 "dist.cpu_isa: this machine cannot run {}; its fastest is {}",
                 cpu_isa_name(cpu_isa_of(config)), cpu_isa_name(best_cpu_isa()));
-  if (config.device.value_or("cpu") != "cuda") return run_cpu_ranks(config, launch, rank_main);
+  if (!config.on_cuda()) return run_cpu_ranks(config, launch, rank_main);
   // Ranks of a machine take its GPUs in turn, and share them if there are fewer.
   const CudaBackend& backend = cuda_backend();
   const int gpus = backend.count_gpus();
@@ -121,7 +122,8 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
     backend.use_gpu(local_rank(launch, world->rank()) % gpus);
     log_info("rank {}: {}", world->rank(), bind_to_gpu(backend.gpu_bus_id(), config.numactl));
     if (world->size() == 1) return rank_main(world);
-    if (config.distributed_backend == "gloo") return rank_main(make_staged_communicator(world));
+    if (config.distributed_backend == TensorTransport::gloo)
+      return rank_main(make_staged_communicator(world));
     const double timeout = 60 * config.distributed_timeout_minutes;
     const NcclOptions nccl = nccl_options(config);
     const bool shared = share_gpus(*world, backend);

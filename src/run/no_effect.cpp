@@ -65,7 +65,7 @@ std::string same_overlap(const RunConfig& config, const std::string& name,
     return "";
   if (name.starts_with("comm_overlap.") && !tells_kernels(config) &&
       is_kernel_setting(std::string_view(name).substr(name.find('.') + 1)))
-    return "dist.device = " + config.dist.device.value_or("cpu") + " has no kernels of NCCL";
+    return stated("dist.device", config.dist.device_kind()) + " has no kernels of NCCL";
   if (config.parallel.tensor_model_parallel_size == 1)
     return "model.tensor_model_parallel_size = 1";
   if (!config.tensor_overlap.tp_comm_overlap.value()) return "comm_overlap.tp_comm_overlap is off";
@@ -119,7 +119,7 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
                       const std::string& name, Alternatives& alternatives) {
   if (name == "dist.cluster")
     return reason_if(!config.dist.simulated(),
-                     "dist.device = " + config.dist.device.value_or("cpu") + ", not sim");
+                     stated("dist.device", config.dist.device_kind()) + ", not sim");
   const bool of_rows = config.dataset.packing.conversations &&
                        std::find(std::begin(kOfRows), std::end(kOfRows), name) != std::end(kOfRows);
   if (config.dist.simulated() && needs_values(name) && !of_rows)

@@ -20,15 +20,17 @@ std::string same_router_format(const RunConfig& c, const ConfigOutcome& outcome)
   if (!reason.empty()) return reason;
   const DType activation = precision_recipe(c.mixed_precision).activation;
   const auto& format = c.model.moe.moe_router_dtype;
-  return reason_if(activation == DType::f64 || (activation == DType::f32 && format == "fp32"),
-                   "mixed_precision.recipe = " + c.mixed_precision.recipe +
-                       ": activations have this format, or a wider one");
+  return reason_if(
+      activation == DType::f64 || (activation == DType::f32 && format == NumberFormat::fp32),
+      stated("mixed_precision.recipe", c.mixed_precision.recipe) +
+          ": activations have this format, or a wider one");
 }
 
 std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  if (c.model.moe.balances_by("sinkhorn") || c.model.moe.balances_by("quantile_balancing"))
+  if (c.model.moe.balances_by(BalanceKind::sinkhorn) ||
+      c.model.moe.balances_by(BalanceKind::quantile_balancing))
     return {};
   const std::vector<double>& coefficients = c.model.moe.moe_aux_loss_coeff.values();
   return reason_if(
@@ -39,7 +41,8 @@ std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string no_balancing_loss(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  return reason_if(c.model.moe.balances_by("none"), "model.moe_router_load_balancing_type = none");
+  return reason_if(c.model.moe.balances_by(BalanceKind::none),
+                   "model.moe_router_load_balancing_type = none");
 }
 
 /// A rank's limit above all choices that tokens can have among its experts.
@@ -69,7 +72,7 @@ std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  if (c.model.moe.balances_by("quantile_balancing"))
+  if (c.model.moe.balances_by(BalanceKind::quantile_balancing))
     return "model.moe_router_load_balancing_type = quantile_balancing sets the bias";
   return reason_if(!c.model.moe.moe_router_enable_expert_bias.value(),
                    "model.moe_router_enable_expert_bias = false");
@@ -84,7 +87,7 @@ std::string no_normalization(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string no_quantile(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  return reason_if(!c.model.moe.balances_by("quantile_balancing"),
+  return reason_if(!c.model.moe.balances_by(BalanceKind::quantile_balancing),
                    "model.moe_router_load_balancing_type is not quantile_balancing");
 }
 
@@ -107,8 +110,9 @@ std::string one_expert_rank(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string not_flex(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = one_expert_rank(c, outcome);
   if (!reason.empty()) return reason;
-  const std::string& dispatcher = c.model.moe.moe_token_dispatcher_type;
-  return reason_if(dispatcher != "flex", "model.moe_token_dispatcher_type = " + dispatcher);
+  const TokenDispatcher dispatcher = c.model.moe.moe_token_dispatcher_type;
+  return reason_if(dispatcher != TokenDispatcher::flex,
+                   stated("model.moe_token_dispatcher_type", dispatcher));
 }
 
 }  // namespace

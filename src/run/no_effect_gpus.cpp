@@ -10,8 +10,8 @@ namespace {
 
 /// "dist.device = cpu has no GPU …", on another device than cuda.
 std::string without_gpu(const RunConfig& c, std::string_view what) {
-  const std::string device = c.dist.device.value();
-  return reason_if(device != "cuda", fmt::format("dist.device = {} {}", device, what));
+  return reason_if(!c.dist.on_cuda(),
+                   fmt::format("{} {}", stated("dist.device", c.dist.device.value()), what));
 }
 
 /// Why no tensors travel over NCCL.
@@ -56,7 +56,8 @@ const std::vector<NoEffectRule>& gpus_without_effect() {
       {{"model.deterministic_mode"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const std::string nccl = without_nccl(c);
-         if (nccl.empty() && c.dist.distributed_backend == "nccl") return std::string();
+         if (nccl.empty() && c.dist.distributed_backend == TensorTransport::nccl)
+           return std::string();
          return (nccl.empty() ? "dist.distributed_backend = gloo does not use NCCL" : nccl) +
                 ", and everything else has one order of sums anyway";
        }},
@@ -66,9 +67,10 @@ const std::vector<NoEffectRule>& gpus_without_effect() {
        }},
       {{"dist.numactl"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const std::string device = c.dist.device.value();
-         if (device == "cuda") return std::string();
-         if (device != "cpu") return "dist.device = " + device + ": no rank of it computes";
+         const DeviceKind device = c.dist.device.value();
+         if (device == DeviceKind::cuda) return std::string();
+         if (device != DeviceKind::cpu)
+           return stated("dist.device", device) + ": no rank of it computes";
          return reason_if(!c.dist.numactl.value_or(false),
                           "ranks of the cpu are not bound unless it is true");
        }},

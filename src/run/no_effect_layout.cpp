@@ -7,8 +7,7 @@ namespace viaduct {
 namespace {
 
 std::string one_stage(const RunConfig& c, const ConfigOutcome&) {
-  return reason_if(c.parallel.pipeline_model_parallel_size == 1,
-                   "model.pipeline_model_parallel_size = 1");
+  return reason_if(c.parallel.stages() == 1, "model.pipeline_model_parallel_size = 1");
 }
 
 std::string one_data_rank(const RunConfig& c, const ConfigOutcome&) {
@@ -67,7 +66,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
       {{"model.num_microbatches_with_partial_activation_checkpoints"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const auto& number = c.recompute.num_microbatches_with_partial_activation_checkpoints;
-         return reason_if(c.parallel.pipeline_model_parallel_size == 1 && number.value_or(0) > 0 &&
+         return reason_if(c.parallel.stages() == 1 && number.value_or(0) > 0 &&
                               c.pipeline.pipeline_schedule == PipelineOrder::one_f_one_b,
                           "one pipeline stage holds one micro-batch at a time");
        }},
@@ -109,8 +108,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        }},
       {{"dist.use_tp_pp_dp_mapping"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const bool one =
-             c.parallel.pipeline_model_parallel_size == 1 || data_parallel_size(c) == 1;
+         const bool one = c.parallel.stages() == 1 || data_parallel_size(c) == 1;
          return reason_if(one, "with one pipeline stage or one data rank both orders are the same");
        }},
       {{"dist.align_grad_reduce"},
@@ -125,7 +123,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
       {{"comm_overlap.overlap_moe_expert_parallel_comm"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(
-             c.parallel.pipeline_model_parallel_size == 1 && micro_batches(c) == 1,
+             c.parallel.stages() == 1 && micro_batches(c) == 1,
              "a step has one micro-batch, so there is no other one to compute meanwhile");
        }},
       {{"ddp.overlap_param_gather", "ddp.align_param_gather"}, one_data_rank},
@@ -145,22 +143,21 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          if (document_ranks(c) == c.ddp.num_distributed_optimizer_instances)
            return std::string("an optimizer instance has one rank: nothing is reduce-scattered");
-         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == "fp32";
+         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == NumberFormat::fp32;
          return reason_if(fp32 == c.ddp.grad_reduce_in_fp32, "main gradients have this format");
        }},
       {{"ddp.suggested_communication_unit_size", "ddp.fsdp_double_buffer"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const std::string strategy = c.ddp.strategy();
          const bool one = document_ranks(c) == 1 && !c.offload.moves_weights();
          return reason_if(!c.ddp.shards_weights() || one,
                           one ? "data-parallel ranks · context_parallel_size = 1: one shard is all"
-                              : "ddp.data_parallel_sharding_strategy = " + strategy +
+                              : stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
                                     ": no layers are gathered for their use");
        }},
       {{"ddp.bucket_size", "ddp.num_buckets"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.ddp.shards_gradients() && document_ranks(c) > 1,
-                          "ddp.data_parallel_sharding_strategy = " + c.ddp.strategy() +
+                          stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
                               ": each layer is a bucket");
        }},
   };

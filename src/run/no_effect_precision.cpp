@@ -1,14 +1,20 @@
 // Fields of number formats that have no effect.
 
+#include <fmt/core.h>
+
 #include "run/no_effect_rules.h"
 
 namespace viaduct {
 namespace {
 
+/// "mixed_precision.recipe = fp32 has no loss scale".
+std::string recipe_without(const RunConfig& c, std::string_view what) {
+  return fmt::format("mixed_precision.recipe = {} has no {}", choice_name(c.mixed_precision.recipe),
+                     what);
+}
+
 std::string no_loss_scale(const RunConfig& c, const ConfigOutcome&) {
-  const PrecisionConfig& p = c.mixed_precision;
-  return reason_if(!has_loss_scale(p),
-                   "mixed_precision.recipe = " + p.recipe + " has no loss scale");
+  return reason_if(!has_loss_scale(c.mixed_precision), recipe_without(c, "loss scale"));
 }
 
 std::string no_dynamic_loss_scale(const RunConfig& c, const ConfigOutcome& outcome) {
@@ -21,16 +27,16 @@ std::string no_dynamic_loss_scale(const RunConfig& c, const ConfigOutcome& outco
 std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
   const StateConfig& s = c.optimizer_state;
   if (!s.use_precision_aware_optimizer) return "optimizer.use_precision_aware_optimizer = false";
-  if (s.main_params_dtype != "fp32") return "optimizer.main_params_dtype = " + s.main_params_dtype;
-  return reason_if(!has_bf16_weights(c.mixed_precision),
-                   "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no BF16 weights");
+  if (s.main_params_dtype != NumberFormat::fp32)
+    return stated("optimizer.main_params_dtype", s.main_params_dtype);
+  return reason_if(!has_bf16_weights(c.mixed_precision), recipe_without(c, "BF16 weights"));
 }
 
 std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome) {
   const StateConfig& s = c.optimizer_state;
-  for (const std::string& format :
+  for (const NumberFormat format :
        {s.main_grads_dtype, s.main_params_dtype, s.exp_avg_dtype, s.exp_avg_sq_dtype})
-    if (format != "fp32") return "";
+    if (format != NumberFormat::fp32) return "";
   if (!s.store_param_remainders)
     return "every format is fp32, and optimizer.store_param_remainders = false";
   const std::string reason = no_remainders(c, outcome);
@@ -38,15 +44,21 @@ std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome)
 }
 
 std::string no_quantization(const RunConfig& c, const ConfigOutcome&) {
-  return reason_if(
-      !precision_recipe(c.mixed_precision).products.any(),
-      "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no FP8 or FP4 products");
+  return reason_if(!precision_recipe(c.mixed_precision).products.any(),
+                   recipe_without(c, "FP8 or FP4 products"));
+}
+
+std::string no_quantized_weight_gradients(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_quantization(c, outcome);
+  if (!reason.empty()) return reason;
+  return reason_if(c.peft.any(),
+                   "weights with FP8 or FP4 products are frozen, and adapters have BF16 ones");
 }
 
 std::string no_fp8(const RunConfig& c, const ConfigOutcome&) {
   const Scaling scaling = precision_recipe(c.mixed_precision).products.scaling;
   return reason_if(scaling == Scaling::none || scaling == Scaling::nvfp4,
-                   "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no FP8 products");
+                   recipe_without(c, "FP8 products"));
 }
 
 std::string not_gathered_for_mx(const RunConfig& c, const ConfigOutcome&) {
@@ -72,7 +84,7 @@ std::string no_history(const RunConfig& c, const ConfigOutcome&) {
 
 std::string no_fp4(const RunConfig& c, const ConfigOutcome&) {
   return reason_if(precision_recipe(c.mixed_precision).products.scaling != Scaling::nvfp4,
-                   "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no FP4 products");
+                   recipe_without(c, "FP4 products"));
 }
 
 std::string not_inspected(const RunConfig& c, const ConfigOutcome& outcome) {
@@ -99,8 +111,9 @@ const std::vector<NoEffectRule>& precision_without_effect() {
       {{"mixed_precision.fp8_dot_product_attention", "mixed_precision.fp8_multi_head_attention"},
        no_quantization},
       {{"mixed_precision.fp4_recipe", "mixed_precision.fp4_param_gather"}, no_fp4},
-      {{"mixed_precision.fp8_wgrad", "mixed_precision.first_last_layers_bf16",
-        "mixed_precision.layers_in_bf16", "tensor_inspect.enabled"},
+      {{"mixed_precision.fp8_wgrad"}, no_quantized_weight_gradients},
+      {{"mixed_precision.first_last_layers_bf16", "mixed_precision.layers_in_bf16",
+        "tensor_inspect.enabled"},
        no_quantization},
       {{"tensor_inspect.interval"}, not_inspected},
       {{"mixed_precision.fp8_local_amax"}, no_own_amax},
@@ -113,9 +126,9 @@ const std::vector<NoEffectRule>& precision_without_effect() {
       {{"optimizer.use_precision_aware_optimizer"}, same_state_formats},
       {{"ddp.grad_reduce_in_fp32"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const std::string& recipe = c.mixed_precision.recipe;
-         return reason_if(recipe == "fp32" || recipe == "fp64",
-                          "mixed_precision.recipe = " + recipe + " has no narrower weights");
+         const RecipeName recipe = c.mixed_precision.recipe;
+         return reason_if(recipe == RecipeName::fp32 || recipe == RecipeName::fp64,
+                          recipe_without(c, "narrower weights"));
        }},
       {{"mixed_precision.loss_scale"}, no_loss_scale},
       {{"mixed_precision.initial_loss_scale", "mixed_precision.min_loss_scale",

@@ -29,7 +29,7 @@ bool warms_up(const SchedulerConfig& s) {
 /// Why flash kernels compute all attention in spite of attention_backend=fused.
 std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
   const ModelFields& m = c.model;
-  if (m.attention_backend.value() != "fused") return "";
+  if (m.attention_backend.value() != AttentionBackend::fused) return "";
   const auto without = [](std::string_view what) {
     return fmt::format("cuDNN computes no attention with {} here, flash kernels do", what);
   };
@@ -105,8 +105,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.layernorm_bias"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.normalization.value() != "LayerNorm",
-                          "model.normalization = " + c.model.normalization.value());
+         const NormKind kind = c.model.normalization.value();
+         return reason_if(kind != NormKind::layer_norm, stated("model.normalization", kind));
        }},
       {{"model.parallel_block_shared_norm"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -131,14 +131,14 @@ const std::vector<NoEffectRule>& training_without_effect() {
                                 precision_recipe(c.mixed_precision).products.any();
          if (each_step && (captures_steps(c) || captures_layers(c)))
            return std::string("each step measures its operands (tensor_inspect), without graphs");
-         return reason_if(
-             c.graph.cuda_graph_impl != "none" && !captures_steps(c) && !captures_layers(c),
-             "dist.device = " + c.dist.device.value() + " launches no kernels");
+         return reason_if(c.graph.cuda_graph_impl != GraphCapture::none && !captures_steps(c) &&
+                              !captures_layers(c),
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
        }},
       {{"model.cuda_graph_modules"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.graph.cuda_graph_modules.empty() && !captures_layers(c),
-                          "dist.device = " + c.dist.device.value() + " launches no kernels");
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
        }},
       {{"model.cuda_graph_warmup_steps"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -288,6 +288,16 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.dataset.fim_rate == 0, "dataset.fim_rate = 0");
        }},
+      {{"dataset.masking_probability", "dataset.mean_noise_span_length",
+        "dataset.short_sequence_probability"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const PackingConfig& packing = c.dataset.packing;
+         if (c.model.encoder.encoder_num_layers.value() == 0)
+           return std::string("model.encoder_num_layers = 0");
+         if (c.dataset.mock) return std::string("dataset.mock = true: there are no texts");
+         return reason_if(packing.conversations && !packing.plain,
+                          "all data sets have a mask: rows are pairs");
+       }},
       {{"dataset.reset_attention_mask", "dataset.reset_position_ids", "dataset.eod_mask_loss"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const PackingConfig& packing = c.dataset.packing;
@@ -334,7 +344,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const bool watched = c.profiling.use_nsys_profiler && c.dist.device.value() == "cuda";
+         const bool watched = c.profiling.use_nsys_profiler && c.dist.on_cuda();
          return reason_if(!c.profiling.trace && !c.profiling.record_memory_history && !watched,
                           "neither profiling.trace nor record_memory_history is on");
        }},

@@ -34,7 +34,7 @@ void validate_packed_weights(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.packed_weights: true needs products that read tiles: dist.cpu_isa avx512_bf16 or "
         "amx and a recipe with BF16 weights, found {} and {}; auto leaves it off",
-        cpu_isa_name(cpu_isa_of(config.dist)), config.mixed_precision.recipe);
+        cpu_isa_name(cpu_isa_of(config.dist)), choice_name(config.mixed_precision.recipe));
   }
 }
 

@@ -13,11 +13,25 @@ int64_t data_parallel_size(const RunConfig& config) {
   return replica > 0 && config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
 }
 
+int64_t encoder_layers(const RunConfig& config) {
+  ModelFields model = config.model;
+  const auto& layers = model.encoder.encoder_num_layers;
+  if (layers.is_auto() && !config.checkpoint.pretrained_checkpoint && !model.hf_config)
+    model.resolve();
+  return layers.value_or(0);
+}
+
+int64_t encoder_tokens(const RunConfig& config) {
+  const int64_t cp = config.parallel.context_parallel_size,
+                rows = (config.train.micro_batch_rows() + cp - 1) / cp;
+  return config.model.encoder.encoder_seq_length.value_or(0) * rows;
+}
+
 int expert_domains(const RunConfig& config) {
   const MoeFields& moe = config.model.moe;
   const auto& domain = config.dist.nvlink_domain_size;
-  if (moe.experts() == 0 || moe.moe_token_dispatcher_type != "flex" || !domain ||
-      moe.moe_flex_dispatcher_backend == "flat" || moe.moe_pad_expert_input_to_capacity)
+  if (moe.experts() == 0 || moe.moe_token_dispatcher_type != TokenDispatcher::flex || !domain ||
+      moe.moe_flex_dispatcher_backend == FlexBackend::flat || moe.moe_pad_expert_input_to_capacity)
     return 1;
   const int etp = config.parallel.expert_tensor();
   const int ranks = config.parallel.expert_model_parallel_size * etp;
@@ -37,8 +51,7 @@ int64_t micro_batches(const RunConfig& config) {
 
 int64_t kept_logits_bytes(const RunConfig& config) {
   const ParallelConfig& sizes = config.parallel;
-  const bool all = sizes.pipeline_model_parallel_size > 1 &&
-                   config.pipeline.pipeline_schedule == PipelineOrder::gpipe;
+  const bool all = sizes.stages() > 1 && config.pipeline.pipeline_schedule == PipelineOrder::gpipe;
   const int64_t tokens = config.train.micro_batch_rows() * config.model.seq_length.value_or(0) /
                          sizes.context_parallel_size * (all ? micro_batches(config) : 1);
   const int64_t columns = config.model.vocab_size.value_or(0) / sizes.tensor_model_parallel_size;
@@ -47,15 +60,14 @@ int64_t kept_logits_bytes(const RunConfig& config) {
 
 bool tells_kernels(const RunConfig& config) {
   const DistConfig& dist = config.dist;
-  return dist.device.value_or("cpu") == "cuda" || config.cuda_target.has_value() ||
+  return dist.on_cuda() || config.cuda_target.has_value() ||
          (dist.simulated() && dist.cluster.has_value());
 }
 
 OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
                                      const LatentSizes& latent) {
   // A single stage runs both halves of a backward in sequence.
-  const bool waits = (config.parallel.pipeline_model_parallel_size > 1 &&
-                      config.pipeline.delays_weight_gradients()) ||
+  const bool waits = (config.parallel.stages() > 1 && config.pipeline.delays_weight_gradients()) ||
                      config.pipeline.delay_wgrad_compute;
   const Quantization products = precision_recipe(config.mixed_precision).products;
   const int64_t features = std::gcd(hidden, std::gcd(latent.q_rank, latent.kv_rank));
@@ -75,10 +87,8 @@ void resolve_parallel(RunConfig& config) {
   const auto& length = config.model.seq_length;
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
                        length.value() / cp * config.train.micro_batch_rows() % tp == 0;
-  const EncoderFields& encoder = config.model.encoder;
   const bool encoder_divides =
-      encoder.encoder_num_layers.value_or(0) == 0 || encoder.encoder_seq_length.is_auto() ||
-      encoder.encoder_seq_length.value() * config.train.micro_batch_rows() % tp == 0;
+      config.model.encoder.encoder_num_layers.value_or(0) == 0 || encoder_tokens(config) % tp == 0;
   sizes.sequence_parallel.resolve(tp > 1 && divides && encoder_divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
   // It replaces both; this also holds for a configuration written out with all its fields.

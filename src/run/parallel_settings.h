@@ -8,8 +8,17 @@
 
 namespace viaduct {
 
-/// dp: replicas of the model that take different rows; 0 if tp · cp · pp does not divide the ranks.
+/// dp: replicas of the model that take different rows; 0 if those of a
+/// replica, cp · (etp · epp + tp · pp), do not divide the ranks.
 int64_t data_parallel_size(const RunConfig& config);
+
+/// Blocks of the model's encoder; where the field is auto those of its family, or 0 while only a
+/// folder that is not read yet says it.
+int64_t encoder_layers(const RunConfig& config);
+
+/// Tokens of the encoder's rows that a context rank has of a micro-batch: whole rows, equally many
+/// on each. 0 while their length is not known.
+int64_t encoder_tokens(const RunConfig& config);
 
 /// Fast domains in which ranks that exchange tokens lie, where tokens are sent by domain; else 1.
 /// That an explicit `hierarchical` fits is validated (validate_experts.cpp).

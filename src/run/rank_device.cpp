@@ -8,26 +8,20 @@
 namespace viaduct {
 
 CpuIsa cpu_isa_of(const DistConfig& config) {
-  if (config.cpu_isa.is_auto()) return best_cpu_isa();
-  for (const CpuIsa isa : kCpuIsas) {
-    if (cpu_isa_name(isa) == config.cpu_isa.value()) return isa;
-  }
-  fail<ConfigError>("dist.cpu_isa: expected portable, avx2, avx512, avx512_bf16 or amx, found {}",
-                    config.cpu_isa.value());
+  return config.cpu_isa.value_or(best_cpu_isa());
 }
 
 RankDevice make_rank_device(const DistConfig& config) {
-  const std::string kind = config.device.value_or("cpu");
-  if (kind == "cuda") {
+  if (config.on_cuda()) {
     const CudaBackend& backend = cuda_backend();
     return {backend.make_device({config.product_algorithms_path.value_or(""),
                                  stream_priority(config), config.symmetric_memory}),
             backend.ops(backend.target())};
   }
-  VIADUCT_CHECK(ConfigError, kind == "cpu",
+  VIADUCT_CHECK(ConfigError, config.device_kind() == DeviceKind::cpu,
                 "dist.device={}: only `viaduct train` runs in virtual time, where nothing is "
                 "computed; expected cpu or cuda",
-                kind);
+                choice_name(config.device_kind()));
   return {make_cpu_device(config.threads_per_rank.value_or(default_pool_threads(config.ranks))),
           cpu_ops(cpu_isa_of(config))};
 }

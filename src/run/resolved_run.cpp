@@ -14,7 +14,7 @@ namespace {
 
 Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
-  const int tp = parallel.tensor_model_parallel_size, pp = parallel.pipeline_model_parallel_size;
+  const int tp = parallel.tensor_model_parallel_size, pp = parallel.stages();
   const GroupSizes parts{
       // Replicated state has one instance per rank.
       .optimizer_instances = config.ddp.use_distributed_optimizer
@@ -34,15 +34,32 @@ Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
                     config.dist.mesh_order(), parts);
 }
 
+/// The stages that hold a parameter of several of them: the token table, and the tables of relative
+/// positions.
+GroupSizes with_shared_stages(GroupSizes parts, const Parallelism& p, const ModelConfig& model) {
+  const auto stages = [&](FunctionRef<bool(const ChunkLayers&)> has) {
+    return stages_with(p.layer_map, p.stage_order(), has);
+  };
+  parts.embedding_stages = stages([&](const ChunkLayers& chunk) {
+    return chunk.encoder.embedding || chunk.embedding || (model.tied_embeddings && chunk.head);
+  });
+  parts.encoder_stages = stages([](const ChunkLayers& chunk) { return chunk.encoder.blocks > 0; });
+  parts.decoder_stages = stages([](const ChunkLayers& chunk) { return chunk.blocks > 0; });
+  return parts;
+}
+
 Parallelism parallelism_of(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
   Parallelism p{.mesh = mesh_of(config, model)};
-  p.layer_map = layer_map(config.pipeline, model.layers, p.size(Axis::pp), model.mtp_layers);
+  p.layer_map = with_encoder(layer_map(config.pipeline, model.layers,
+                                       parallel.pipeline_model_parallel_size, model.mtp_layers),
+                             model.encoder.layers, parallel.encoder_pipeline_model_parallel_size);
   if (parallel.tensor_model_parallel_size > 1)
     p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
   p.schedule = schedule_settings(config.pipeline, p.virtual_stages());
   p.executor = executor_settings(config.pipeline);
   p.message_format = message_format(config.pipeline);
+  if (model.encoder.any()) p.mesh = p.mesh.with(with_shared_stages(p.mesh.parts(), p, model));
   return p;
 }
 
@@ -80,7 +97,8 @@ MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model
   const bool rows_exchanged =
       config.parallel.expert_model_parallel_size * config.parallel.expert_tensor() > 1;
   const auto offload = [&](SavedPolicy& policy) {
-    add_offload(config.offload, model.layers, policy, model.mtp_layers, rows_exchanged);
+    add_offload(config.offload, model.layers, policy, model.mtp_layers, rows_exchanged,
+                model.encoder.layers);
   };
   offload(memory.saved_policy);
   if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {

@@ -25,19 +25,14 @@ constexpr int64_t kSimulatedSteps = 3;
 /// Why attention_softmax_in_fp32=false changes nothing, or "".
 std::string softmax_note(const RunConfig& config) {
   if (config.model.attention_softmax_in_fp32) return "";
-  const std::string backend = config.model.attention_backend.value_or("flash");
-  const bool flash = backend != "unfused";
+  const auto backend = config.model.attention_backend.value_or(AttentionBackend::flash);
+  const bool flash = backend != AttentionBackend::unfused;
   const bool narrow = dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation) < 4;
   if (!flash && narrow) return "";
-  return fmt::format("model.attention_softmax_in_fp32=false has no effect: {}",
-                     flash ? "the softmax inside attention_backend=" + backend + " is FP32"
-                           : "activations are no narrower than FP32");
-}
-
-KnobDevice knob_device(const DistConfig& dist) {
-  for (const KnobDevice device : kKnobDevices)
-    if (dist.device.value_or("cpu") == to_string(device)) return device;
-  return KnobDevice::cpu;  // an unknown one is refused by its field
+  return fmt::format(
+      "model.attention_softmax_in_fp32=false has no effect: {}",
+      flash ? fmt::format("the softmax inside attention_backend={} is FP32", choice_name(backend))
+            : "activations are no narrower than FP32");
 }
 
 }  // namespace
@@ -75,6 +70,7 @@ Schema run_schema(RunConfig& config) {
       precision_fields(config.mixed_precision),
       dataset_fields(config.dataset),
       fill_in_middle_fields(config.dataset),
+      span_fields(config.dataset.spans),
       packing_fields(config.dataset.packing),
       peft_fields(config.peft),
       tokenizer_fields(config.tokenizer),
@@ -95,7 +91,7 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   const Schema schema = run_schema(loaded.config);
   Problems problems;
   loaded.outcome = read_config(schema, {file, overrides}, problems);
-  check_states(schema, knob_device(loaded.config.dist), loaded.outcome, problems);
+  check_states(schema, loaded.config.dist.device_kind(), loaded.outcome, problems);
   apply_sharding_presets(loaded.config, loaded.outcome);
   apply_packing(loaded.config, loaded.outcome, problems);
   const bool has_length = loaded.outcome.is_given("train.train_iters") ||
@@ -109,16 +105,16 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
     resolve_gemm_overlap(loaded.config.tensor_overlap, {.on_gpu = tells_kernels(loaded.config)},
                          said, &loaded.outcome.notes);
     const ModelFields& model = loaded.config.model;
-    const std::string backend = model.attention_backend.value_or("flash");
-    if (!model.masked_softmax_fusion && backend != "unfused") {
+    const auto backend = model.attention_backend.value_or(AttentionBackend::flash);
+    if (!model.masked_softmax_fusion && backend != AttentionBackend::unfused) {
       loaded.outcome.notes.push_back(
           fmt::format("model.masked_softmax_fusion=false has no effect: attention_backend={} has "
                       "no softmax of its own",
-                      backend));
+                      choice_name(backend)));
     }
     const std::string other_memory = why_not_symmetric(loaded.config);
     if (loaded.config.dist.nccl_ub && !loaded.config.dist.disable_symmetric_registration &&
-        !other_memory.empty() && knob_device(loaded.config.dist) == KnobDevice::cuda)
+        !other_memory.empty() && loaded.config.dist.on_cuda())
       loaded.outcome.notes.push_back(
           "ddp.nccl_ub: the memory that is registered is not symmetric: " + other_memory);
     const std::string softmax = softmax_note(loaded.config);
@@ -141,9 +137,8 @@ void resolve(RunConfig& config) {
                            config.train.train_samples);
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
-  config.dist.device.resolve("cpu");
-  if (config.dist.device.value() == "cuda" && !config.cuda_target)
-    config.cuda_target = cuda_backend().target();
+  config.dist.device.resolve(DeviceKind::cpu);
+  if (config.dist.on_cuda() && !config.cuda_target) config.cuda_target = cuda_backend().target();
   if (config.dist.simulated()) {
     const Cluster cluster = load_cluster(config.dist.cluster.value_or(""));
     if (!config.cuda_target) config.cuda_target = cluster.gpu.architecture;
@@ -151,9 +146,10 @@ void resolve(RunConfig& config) {
     if (!domain && !cluster.gpu.is_cpu && cluster.domain > 1) domain = cluster.domain;
   }
   config.dist.symmetric_memory = wants_symmetric_memory(config);
-  config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
+  config.dist.cpu_isa.resolve(best_cpu_isa());
   resolve_packed_weights(config);
-  const bool in_nodes = config.dist.device.value() == "cpu" && config.dist.numactl.value_or(false);
+  const bool in_nodes =
+      config.dist.device_kind() == DeviceKind::cpu && config.dist.numactl.value_or(false);
   config.dist.threads_per_rank.resolve(in_nodes ? threads_in_node(config.dist.ranks)
                                                 : default_pool_threads(config.dist.ranks));
   config.checkpoint.load.resolve(config.checkpoint.save);

@@ -29,6 +29,7 @@
 #include "run/packing_settings.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
+#include "run/sentinel_tokens.h"
 #include "run/unusual_settings.h"
 #include "run/vision_support.h"
 
@@ -141,7 +142,7 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
 void note_determinism(RunSetup& setup) {
   const DistConfig& dist = setup.config.dist;
   if (!setup.config.determinism.deterministic_mode || dist.ranks == 1 ||
-      dist.distributed_backend != "nccl")
+      dist.distributed_backend != TensorTransport::nccl)
     return;
   Problems problems;
   for (std::string& line : set_deterministic(problems)) setup.notes.push_back(std::move(line));
@@ -151,7 +152,7 @@ void note_determinism(RunSetup& setup) {
 /// How to have the run watched, if it waits for a profiler and there is none.
 void note_profiler(RunSetup& setup) {
   const ProfilingConfig& profiling = setup.config.profiling;
-  const bool waits = profiling.use_nsys_profiler && setup.config.dist.device.value() == "cuda";
+  const bool waits = profiling.use_nsys_profiler && setup.config.dist.on_cuda();
   if (!waits || profiler_watches(::getenv)) return;
   setup.notes.push_back(
       "profiling.use_nsys_profiler: no profiler was attached when this process started, and so "
@@ -239,17 +240,14 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   const auto [base, base_text] = open_architecture(setup);
   take_tokenizer(setup);
   take_opened(setup, base);
-  if (config.dist.device.value_or("cpu") == "cuda") {
+  if (config.dist.on_cuda()) {
     for (std::string& line : set_environment(config.environment))
       setup.notes.push_back(std::move(line));
     note_determinism(setup);
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
-  if (input == RunInput::texts) {
-    refuse_encoder(setup.model, "generation");
-    refuse_images(setup.model, "generation");
-  }
+  if (input == RunInput::texts) refuse_images(setup.model, "generation");
   if (setup.pretrained) check_rotary_order(*base, setup.model);
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
@@ -260,13 +258,18 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     setup.model.begin_token = special.bos.value_or(-1);
   }
   config.dataset.pairs = pair_settings(setup.model);
+  if (config.dataset.pairs) {
+    config.dataset.pairs->sentinels =
+        sentinel_tokens(setup.tokenizer ? &*setup.tokenizer : nullptr,
+                        config.tokenizer.vocab_extra_ids, tokens_of(setup));
+  }
   config.dataset.images = image_rows(setup.model);
   if (setup.pretrained) take_new_rows(setup, base->vocabulary);
   limit_conversations(setup);
   check_fit(setup);
   if (!config.dataset.pairs) setup.conversations = conversation_figures(config.dataset);
   if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
-    log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
+    log_warning("{}; dist.cpu_isa = {}", amx_problem(), cpu_isa_name(config.dist.cpu_isa.value()));
   if (setup.model.moe.any() && setup.model.moe.random_logits) {
     log_warning(
         "model.moe_router_force_load_balancing = true: experts are chosen at random, and the model "

@@ -17,7 +17,8 @@ class Preset {
   void set(const char* field, T& member, const T& value) {
     if (!outcome_.is_given(field)) replace(field, member, value);
   }
-  void set(const char* field, Auto<std::string>& member, const std::string& value) {
+  template <class T>
+  void set(const char* field, Auto<T>& member, const T& value) {
     if (member.is_auto()) replace(field, member, value);
   }
   void note() {
@@ -29,7 +30,7 @@ class Preset {
   template <class Member, class T>
   void replace(const char* field, Member& member, const T& value) {
     member = value;
-    set_.push_back(fmt::format("{}={}", field, value));
+    set_.push_back(fmt::format("{}={}", field, write_value(value).scalar));
   }
 
   std::string setting_;
@@ -38,12 +39,12 @@ class Preset {
 };
 
 constexpr const char* kStrategy = "ddp.data_parallel_sharding_strategy";
-const std::string kFull = "optim_grads_params";
+constexpr ShardingStrategy kFull = ShardingStrategy::optim_grads_params;
 
 void set_kind(DdpConfig& ddp, ConfigOutcome& outcome) {
   if (!ddp.fsdp) return;
-  Preset preset("dist.fsdp=" + *ddp.fsdp, outcome);
-  if (*ddp.fsdp == "megatron")
+  Preset preset(fmt::format("dist.fsdp={}", choice_name(*ddp.fsdp)), outcome);
+  if (*ddp.fsdp == FsdpKind::megatron)
     preset.set("dist.use_megatron_fsdp", ddp.use_megatron_fsdp, true);
   else
     preset.set("dist.use_torch_fsdp2", ddp.use_torch_fsdp2, true);
@@ -79,18 +80,20 @@ void set_formats(RunConfig& config, ConfigOutcome& outcome) {
   StateConfig& state = config.optimizer_state;
   if (const auto& format = ddp.megatron_fsdp_main_params_dtype;
       format && *format != state.main_params_dtype) {
-    Preset preset("ddp.megatron_fsdp_main_params_dtype=" + *format, outcome);
+    Preset preset(fmt::format("ddp.megatron_fsdp_main_params_dtype={}", choice_name(*format)),
+                  outcome);
     preset.set("optimizer.main_params_dtype", state.main_params_dtype, *format);
-    if (*format != "fp32") {
+    if (*format != NumberFormat::fp32) {
       preset.set("optimizer.use_precision_aware_optimizer", state.use_precision_aware_optimizer,
                  true);
     }
     preset.note();
   }
   if (const auto& format = ddp.megatron_fsdp_main_grads_dtype;
-      format && (*format == "fp32") != ddp.grad_reduce_in_fp32) {
-    Preset preset("ddp.megatron_fsdp_main_grads_dtype=" + *format, outcome);
-    preset.set("ddp.grad_reduce_in_fp32", ddp.grad_reduce_in_fp32, *format == "fp32");
+      format && (*format == NumberFormat::fp32) != ddp.grad_reduce_in_fp32) {
+    Preset preset(fmt::format("ddp.megatron_fsdp_main_grads_dtype={}", choice_name(*format)),
+                  outcome);
+    preset.set("ddp.grad_reduce_in_fp32", ddp.grad_reduce_in_fp32, *format == NumberFormat::fp32);
     preset.note();
   }
   if (ddp.grad_reduce_in_bf16 && !outcome.is_given("ddp.grad_reduce_in_fp32"))
@@ -106,7 +109,7 @@ void apply_sharding_presets(RunConfig& config, ConfigOutcome& outcome) {
   set_weight_shards(config, outcome);
   set_formats(config, outcome);
   if (!outcome.is_given("ddp.use_distributed_optimizer"))
-    ddp.use_distributed_optimizer = ddp.strategy() != "no_shard";
+    ddp.use_distributed_optimizer = ddp.strategy() != ShardingStrategy::no_shard;
 }
 
 int64_t weight_shard_ranks(const RunConfig& config) {

@@ -207,7 +207,7 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     problems.add("{}", problem);
   if ((optimizer.optimizer == OptimizerKind::muon ||
        optimizer.optimizer == OptimizerKind::adafactor) &&
-      config.mixed_precision.recipe == "fp64") {
+      config.mixed_precision.recipe == RecipeName::fp64) {
     problems.add("optimizer.optimizer: {} has FP32 arithmetic, but mixed_precision.recipe = fp64",
                  choice_name(optimizer.optimizer));
   }

@@ -4,9 +4,10 @@
 namespace viaduct {
 
 void validate_attention_backend(const RunConfig& config, Problems& problems) {
-  if (config.model.attention_backend.value_or("flash") != "fused") return;
-  const bool on_gpu = config.dist.device.value_or("cpu") == "cuda" || config.dist.simulated() ||
-                      config.cuda_target.has_value();
+  if (config.model.attention_backend.value_or(AttentionBackend::flash) != AttentionBackend::fused)
+    return;
+  const bool on_gpu =
+      config.dist.on_cuda() || config.dist.simulated() || config.cuda_target.has_value();
   if (!on_gpu) {
     problems.add(
         "model.attention_backend: fused (cuDNN) needs dist.device = cuda, or a dry run for a GPU; "
@@ -16,7 +17,7 @@ void validate_attention_backend(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.attention_backend: fused (cuDNN) computes 16-bit activations, those of "
         "mixed_precision.recipe = {} are wider; nearest: bf16_mixed, or flash",
-        config.mixed_precision.recipe);
+        choice_name(config.mixed_precision.recipe));
   }
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 /// Whether any layer uses this kind.
 bool uses(const ContextParallelConfig& context, ContextExchange exchange) {
-  const auto& names = context.cp_comm_type.values();
-  return std::find(names.begin(), names.end(), context_exchange_name(exchange)) != names.end();
+  const auto& types = context.cp_comm_type.values();
+  return std::find(types.begin(), types.end(), exchange) != types.end();
 }
 
 /// Heads are exchanged over `ranks` of the context axis: each gets the same number.
@@ -90,7 +90,7 @@ void validate_windows(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.cp_comm_type: {} on layer {}, which has a sliding window of {}; windows need "
         "all_gather or a2a",
-        context_exchange_name(exchange), layer, *model.window_size.value());
+        choice_name(exchange), layer, *model.window_size.value());
     return;
   }
 }
@@ -107,7 +107,7 @@ void validate_chunks(const RunConfig& config, Problems& problems) {
     if (exchange == ContextExchange::a2a) continue;
     problems.add(
         "model.cp_comm_type: {} on layer {}, which attends in chunks of {} tokens; chunks need a2a",
-        context_exchange_name(exchange), layer, *model.attention_chunk_size.value());
+        choice_name(exchange), layer, *model.attention_chunk_size.value());
     return;
   }
 }

@@ -67,7 +67,7 @@ void validate_wire(const RunConfig& config, Problems& problems) {
       problems.add(
           "ddp.grad_reduce_in_bf16: true needs a mixed_precision recipe with BF16 weights, found "
           "{}",
-          config.mixed_precision.recipe);
+          choice_name(config.mixed_precision.recipe));
     }
     if (ddp.grad_reduce_in_fp32) {
       problems.add(

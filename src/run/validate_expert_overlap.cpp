@@ -16,7 +16,7 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
                  config.parallel.expert_model_parallel_size);
   }
   const MoeFields& moe = config.model.moe;
-  if (moe.moe_token_dispatcher_type == "allgather") {
+  if (moe.moe_token_dispatcher_type == TokenDispatcher::allgather) {
     problems.add(
         "{} needs model.moe_token_dispatcher_type = alltoall or flex, found allgather, whose "
         "gathers cannot be split into a start and an end",
@@ -26,7 +26,7 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
     problems.add(
         "{} needs activations of 16 bits, but mixed_precision.recipe = {} has FP32; nearest: "
         "bf16_mixed",
-        kOverlap, config.mixed_precision.recipe);
+        kOverlap, choice_name(config.mixed_precision.recipe));
   }
   if (moe.moe_shared_expert_overlap) {
     problems.add(
@@ -68,7 +68,7 @@ void validate_recomputed(const RecomputeConfig& recompute, Problems& problems) {
         kOverlap);
   }
   const auto& modules = recompute.recompute_modules;
-  if (recompute.selective() && std::find(modules.begin(), modules.end(), "moe") != modules.end()) {
+  if (recompute.selective() && std::ranges::count(modules, RecomputeModule::moe) > 0) {
     problems.add(
         "{} and moe in model.recompute_modules exclude each other: exchanges would be recomputed; "
         "nearest: mlp",

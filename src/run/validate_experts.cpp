@@ -29,7 +29,7 @@ void validate_family(const RunConfig& config, Problems& problems) {
 
 /// Where tokens are gathered, all gathering ranks have the same number in each micro-batch.
 void validate_gathering(const RunConfig& config, Problems& problems) {
-  if (config.model.moe.moe_token_dispatcher_type != "allgather") return;
+  if (config.model.moe.moe_token_dispatcher_type != TokenDispatcher::allgather) return;
   if (config.pipeline.variable_seq_lengths) {
     problems.add(
         "model.moe_token_dispatcher_type: allgather needs one shape for the whole run, but "
@@ -57,12 +57,13 @@ void validate_rank_capacity(const RunConfig& config, Problems& problems) {
   const MoeFields& moe = config.model.moe;
   const auto& factor = moe.moe_expert_rank_capacity_factor;
   if (!factor) return;
-  if (moe.moe_token_dispatcher_type != "flex") {
+  if (moe.moe_token_dispatcher_type != TokenDispatcher::flex) {
+    const std::string_view found = choice_name(moe.moe_token_dispatcher_type);
     problems.add(
         "model.moe_expert_rank_capacity_factor: {} needs moe_token_dispatcher_type=flex, found {}; "
         "nearest: flex, or with {} moe_expert_capacity_factor, the limit of an expert",
-        *factor, moe.moe_token_dispatcher_type, moe.moe_token_dispatcher_type);
-  } else if (moe.moe_flex_dispatcher_backend == "deepep") {
+        *factor, found, found);
+  } else if (moe.moe_flex_dispatcher_backend == FlexBackend::deepep) {
     problems.add(
         "model.moe_expert_rank_capacity_factor: {} with moe_flex_dispatcher_backend = deepep, "
         "which has no limit of a rank; nearest: hybridep",
@@ -77,17 +78,18 @@ void validate_flex(const RunConfig& config, Problems& problems) {
        {std::pair{"moe_dispatch_fwd_dtype", moe.moe_dispatch_fwd_dtype},
         std::pair{"moe_combine_bwd_dtype", moe.moe_combine_bwd_dtype}}) {
     if (!format) continue;
-    if (moe.moe_token_dispatcher_type != "flex") {
-      problems.add("model.{}: {} needs moe_token_dispatcher_type=flex, found {}", field, *format,
-                   moe.moe_token_dispatcher_type);
+    if (moe.moe_token_dispatcher_type != TokenDispatcher::flex) {
+      problems.add("model.{}: {} needs moe_token_dispatcher_type=flex, found {}", field,
+                   choice_name(*format), choice_name(moe.moe_token_dispatcher_type));
     }
-    if (config.mixed_precision.recipe == "fp64")
+    if (config.mixed_precision.recipe == RecipeName::fp64)
       problems.add(
           "model.{}: {} with mixed_precision.recipe = fp64, whose activations have no "
           "quantized form; expected null",
-          field, *format);
+          field, choice_name(*format));
   }
-  if (moe.moe_token_dispatcher_type != "flex" || moe.moe_flex_dispatcher_backend != "hierarchical")
+  if (moe.moe_token_dispatcher_type != TokenDispatcher::flex ||
+      moe.moe_flex_dispatcher_backend != FlexBackend::hierarchical)
     return;
   const int ep = config.parallel.expert_model_parallel_size, etp = config.parallel.expert_tensor();
   if (moe.moe_pad_expert_input_to_capacity) {
@@ -120,9 +122,9 @@ void validate_padding(const RunConfig& config, Problems& problems) {
     problems.add(
         "{} needs a recipe with FP8 or FP4 products, whose multiple of rows it pads to; found "
         "mixed_precision.recipe = {}",
-        kField, given.recipe);
+        kField, choice_name(given.recipe));
   }
-  if (moe.moe_token_dispatcher_type == "allgather") {
+  if (moe.moe_token_dispatcher_type == TokenDispatcher::allgather) {
     problems.add(
         "{} with moe_token_dispatcher_type = allgather: tokens are gathered whole, so no rank "
         "sends rows that it could pad; nearest: alltoall",
@@ -133,10 +135,10 @@ void validate_padding(const RunConfig& config, Problems& problems) {
 /// Where tokens are balanced together without a loss, all tokens of a rank count.
 void validate_balance(const RunConfig& config, Problems& problems) {
   const MoeFields& moe = config.model.moe;
-  const char* type = moe.balances_by("sinkhorn")             ? "sinkhorn"
-                     : moe.balances_by("quantile_balancing") ? "quantile_balancing"
-                                                             : nullptr;
-  if (type == nullptr) return;
+  const bool sinkhorn = moe.balances_by(BalanceKind::sinkhorn);
+  if (!sinkhorn && !moe.balances_by(BalanceKind::quantile_balancing)) return;
+  const std::string_view type =
+      choice_name(sinkhorn ? BalanceKind::sinkhorn : BalanceKind::quantile_balancing);
   const int cp = config.parallel.context_parallel_size;
   const std::string cause = cause_of_documents(config.dataset);
   if (config.dataset.packing.conversations) {
@@ -214,12 +216,13 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   }
   // A bias that is set has no loads in place of a gradient.
   const Auto<bool>& bias = moe.moe_router_enable_expert_bias;
-  const bool loads = !bias.is_auto() && bias.value() && !moe.balances_by("quantile_balancing");
-  if (loads && config.optimizer_state.main_grads_dtype != "fp32") {
+  const bool loads =
+      !bias.is_auto() && bias.value() && !moe.balances_by(BalanceKind::quantile_balancing);
+  if (loads && config.optimizer_state.main_grads_dtype != NumberFormat::fp32) {
     problems.add(
         "optimizer.main_grads_dtype: {} with moe_router_enable_expert_bias = true: the loads of "
         "experts are summed beside the gradients and need fp32",
-        config.optimizer_state.main_grads_dtype);
+        choice_name(config.optimizer_state.main_grads_dtype));
   }
   if (loads && config.ddp.check_for_large_grads) {
     problems.add(
@@ -244,7 +247,8 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "micro-batches",
         ep, etp);
   }
-  if (config.context_parallel.hybrid_context_parallel && moe.balances_by("global_aux_loss")) {
+  if (config.context_parallel.hybrid_context_parallel &&
+      moe.balances_by(BalanceKind::global_aux_loss)) {
     problems.add(
         "model.moe_router_load_balancing_type: global_aux_loss is not implemented with "
         "hybrid_context_parallel = true: ranks that count together would have other "

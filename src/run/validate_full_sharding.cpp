@@ -10,18 +10,19 @@ namespace viaduct {
 namespace {
 
 std::string strategy_setting(const DdpConfig& ddp) {
-  return "ddp.data_parallel_sharding_strategy: " + ddp.strategy();
+  return fmt::format("ddp.data_parallel_sharding_strategy: {}", choice_name(ddp.strategy()));
 }
 
 void validate_strategy(const RunConfig& config, Problems& problems) {
   const DdpConfig& ddp = config.ddp;
-  const std::string strategy = ddp.strategy(), name = strategy_setting(ddp);
-  if ((strategy == "no_shard") == ddp.use_distributed_optimizer) {
+  const std::string name = strategy_setting(ddp);
+  if ((ddp.strategy() == ShardingStrategy::no_shard) == ddp.use_distributed_optimizer) {
     problems.add("{} excludes use_distributed_optimizer = {}", name, ddp.use_distributed_optimizer);
   }
-  if (ddp.fsdp && !(*ddp.fsdp == "megatron" ? ddp.use_megatron_fsdp : ddp.use_torch_fsdp2)) {
-    problems.add("dist.fsdp: {}, but {} = false is also given: give only one of them", *ddp.fsdp,
-                 *ddp.fsdp == "megatron" ? "use_megatron_fsdp" : "use_torch_fsdp2");
+  const bool megatron = ddp.fsdp == FsdpKind::megatron;
+  if (ddp.fsdp && !(megatron ? ddp.use_megatron_fsdp : ddp.use_torch_fsdp2)) {
+    problems.add("dist.fsdp: {}, but {} = false is also given: give only one of them",
+                 choice_name(*ddp.fsdp), megatron ? "use_megatron_fsdp" : "use_torch_fsdp2");
   }
   if (ddp.use_megatron_fsdp && ddp.use_torch_fsdp2) {
     problems.add(
@@ -32,7 +33,7 @@ void validate_strategy(const RunConfig& config, Problems& problems) {
     problems.add(
         "dist.use_torch_fsdp2: true means ddp.data_parallel_sharding_strategy = "
         "optim_grads_params, found {}",
-        strategy);
+        choice_name(ddp.strategy()));
   }
   if (ddp.shards_weights() && ddp.align_param_gather.value_or(false)) {
     problems.add(
@@ -95,7 +96,7 @@ void validate_weight_shards(const RunConfig& config, Problems& problems) {
     problems.add(
         "{}, over tensor_model_parallel_size = {}, needs ddp.data_parallel_sharding_strategy = "
         "optim_grads_params, found {}",
-        name, tp, ddp.strategy());
+        name, tp, choice_name(ddp.strategy()));
     return;
   }
   const int64_t instances = ranks / over_data;
@@ -110,35 +111,39 @@ void validate_weight_shards(const RunConfig& config, Problems& problems) {
 void validate_formats(const RunConfig& config, Problems& problems) {
   const DdpConfig& ddp = config.ddp;
   const DType weight = precision_recipe(config.mixed_precision.recipe).weight;
-  const std::string wide = weight == DType::f64 ? "fp64" : "fp32";
-  const std::string narrow = weight == DType::bf16 ? "bf16" : weight == DType::f16 ? "fp16" : wide;
-  const auto check = [&](const char* field, const std::optional<std::string>& format) {
+  const auto wide = weight == DType::f64 ? NumberFormat::fp64 : NumberFormat::fp32;
+  const auto narrow = weight == DType::bf16  ? NumberFormat::bf16
+                      : weight == DType::f16 ? NumberFormat::fp16
+                                             : wide;
+  const auto check = [&](const char* field, std::optional<NumberFormat> format) {
     if (!format) return false;
     if (!ddp.shards_gradients()) {
       problems.add(
           "ddp.{}: {} needs data_parallel_sharding_strategy = optim_grads or optim_grads_params, "
           "found {}",
-          field, *format, ddp.strategy());
+          field, choice_name(*format), choice_name(ddp.strategy()));
     }
     return true;
   };
-  const auto check_gradients = [&](const char* field, const std::optional<std::string>& format) {
+  const auto check_gradients = [&](const char* field, std::optional<NumberFormat> format) {
     if (!check(field, format) || *format == wide || *format == narrow) return;
-    problems.add("ddp.{}: {}, but gradients of mixed_precision.recipe = {} are {}", field, *format,
-                 config.mixed_precision.recipe, wide == narrow ? wide : narrow + " or " + wide);
+    const std::string either = fmt::format("{} or {}", choice_name(narrow), choice_name(wide));
+    problems.add("ddp.{}: {}, but gradients of mixed_precision.recipe = {} are {}", field,
+                 choice_name(*format), choice_name(config.mixed_precision.recipe),
+                 wide == narrow ? choice_name(wide) : either);
   };
   check_gradients("megatron_fsdp_main_grads_dtype", ddp.megatron_fsdp_main_grads_dtype);
   check_gradients("megatron_fsdp_grad_comm_dtype", ddp.megatron_fsdp_grad_comm_dtype);
   if (const auto& format = ddp.megatron_fsdp_main_grads_dtype;
-      format && (*format == "fp32") != ddp.grad_reduce_in_fp32) {
+      format && (*format == NumberFormat::fp32) != ddp.grad_reduce_in_fp32) {
     problems.add("ddp.megatron_fsdp_main_grads_dtype: {} means grad_reduce_in_fp32 = {}, found {}",
-                 *format, *format == "fp32", ddp.grad_reduce_in_fp32);
+                 choice_name(*format), *format == NumberFormat::fp32, ddp.grad_reduce_in_fp32);
   }
   if (!check("megatron_fsdp_main_params_dtype", ddp.megatron_fsdp_main_params_dtype)) return;
-  if (const auto& format = config.optimizer_state.main_params_dtype;
+  if (const NumberFormat format = config.optimizer_state.main_params_dtype;
       format != *ddp.megatron_fsdp_main_params_dtype) {
     problems.add("ddp.megatron_fsdp_main_params_dtype: {}, but optimizer.main_params_dtype = {}",
-                 *ddp.megatron_fsdp_main_params_dtype, format);
+                 choice_name(*ddp.megatron_fsdp_main_params_dtype), choice_name(format));
   }
 }
 

@@ -20,9 +20,10 @@ void validate_hybrid_context(const RunConfig& config, Problems& problems) {
   if (!config.model.calculate_per_token_loss) {
     problems.add("{}: true needs model.calculate_per_token_loss = true, found false", kField);
   }
-  for (const std::string& type : context.cp_comm_type.values()) {
-    if (type == "p2p" || type == "all_gather") continue;
-    problems.add("{}: true needs cp_comm_type p2p or all_gather, found {}", kField, type);
+  for (const ContextExchange type : context.cp_comm_type.values()) {
+    if (type == ContextExchange::p2p || type == ContextExchange::all_gather) continue;
+    problems.add("{}: true needs cp_comm_type p2p or all_gather, found {}", kField,
+                 choice_name(type));
     break;
   }
   const int64_t ranks = document_ranks(config);

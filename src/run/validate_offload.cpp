@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/offload_config.h"
+#include "run/parallel_settings.h"
 #include "run/validate_parallel.h"
 
 namespace viaduct {
@@ -16,10 +17,12 @@ void validate_layers(const RunConfig& config, Problems& problems) {
         "model.cpu_offloading_activations: false and cpu_offloading_weights = false leave "
         "cpu_offloading nothing to move; expected true for at least one of them");
   }
-  if (!layers.is_auto() && offload.cpu_offloading_num_layers > layers.value()) {
+  const int64_t encoder = encoder_layers(config);
+  if (!layers.is_auto() && offload.cpu_offloading_num_layers > encoder + layers.value()) {
     problems.add(
-        "model.cpu_offloading_num_layers: {} is more than num_layers = {}; expected 0 to {}",
-        offload.cpu_offloading_num_layers, layers.value(), layers.value());
+        "model.cpu_offloading_num_layers: {} is more than {}num_layers = {}; expected 0 to {}",
+        offload.cpu_offloading_num_layers, encoder > 0 ? "encoder_num_layers + " : "",
+        encoder + layers.value(), encoder + layers.value());
   }
   if (offload.fine_grained_activation_offloading) {
     problems.add(
@@ -34,21 +37,21 @@ void validate_weights(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.cpu_offloading_weights: true needs ddp.data_parallel_sharding_strategy = "
         "optim_grads_params, found {}: otherwise each rank has all weights at all times",
-        config.ddp.strategy());
+        choice_name(config.ddp.strategy()));
   }
   const bool narrow =
-      config.mixed_precision.recipe == "bf16_mixed" && !config.ddp.grad_reduce_in_fp32;
-  if (narrow && config.optimizer_state.main_grads_dtype != "bf16") {
+      config.mixed_precision.recipe == RecipeName::bf16_mixed && !config.ddp.grad_reduce_in_fp32;
+  if (narrow && config.optimizer_state.main_grads_dtype != NumberFormat::bf16) {
     problems.add(
         "model.cpu_offloading_weights: true with ddp.grad_reduce_in_fp32 = false needs "
         "optimizer.main_grads_dtype = bf16, found {}: an FP32 copy of all gradients would stay on "
         "the device",
-        config.optimizer_state.main_grads_dtype);
+        choice_name(config.optimizer_state.main_grads_dtype));
   }
 }
 
 /// Whether a module of recompute_modules and one of offload_modules have a unit in common.
-bool share_a_unit(std::string_view recomputed, std::string_view offloaded) {
+bool share_a_unit(RecomputeModule recomputed, std::string_view offloaded) {
   const auto again = module_units(recomputed), leaves = offloaded_units(offloaded);
   return std::find_first_of(again.begin(), again.end(), leaves.begin(), leaves.end()) !=
          again.end();
@@ -80,13 +83,13 @@ void validate_modules(const RunConfig& config, Problems& problems) {
         "expected both or none");
   }
   if (!config.recompute.selective()) return;
-  for (const std::string& again : config.recompute.recompute_modules) {
+  for (const RecomputeModule again : config.recompute.recompute_modules) {
     for (const std::string& module : modules) {
       if (!share_a_unit(again, module)) continue;
       problems.add(
           "model.offload_modules: {} is a part of {} in recompute_modules, which does not keep it: "
           "a module is either offloaded or recomputed",
-          module, again);
+          module, choice_name(again));
     }
   }
 }

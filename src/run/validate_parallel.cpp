@@ -15,7 +15,18 @@ namespace {
 void validate_mesh(const RunConfig& config, Problems& problems) {
   const ParallelConfig& sizes = config.parallel;
   const int64_t ranks = config.dist.ranks, replica = sizes.model_ranks();
-  const int64_t pp = sizes.pipeline_model_parallel_size;
+  const int64_t pp = sizes.stages();
+  if (ranks % replica != 0 && sizes.encoder_pipeline_model_parallel_size > 0) {
+    problems.add(
+        "dist.ranks: {} is not divisible by context_parallel_size · "
+        "(encoder_tensor_model_parallel_size · encoder_pipeline_model_parallel_size + "
+        "tensor_model_parallel_size · pipeline_model_parallel_size) = {} · ({} · {} + {} · {}) = "
+        "{}; nearest: {}",
+        ranks, sizes.context_parallel_size, sizes.encoder_tensor(),
+        sizes.encoder_pipeline_model_parallel_size, sizes.tensor_model_parallel_size,
+        sizes.pipeline_model_parallel_size, replica, nearest_multiple(ranks, replica));
+    return;
+  }
   if (ranks % replica != 0) {
     problems.add(
         "dist.ranks: {} is not divisible by tensor_model_parallel_size · context_parallel_size · "

@@ -17,6 +17,7 @@ class PipelineRules {
         pipeline_(config.pipeline),
         problems_(problems),
         pp_(config.parallel.pipeline_model_parallel_size),
+        stages_(config.parallel.stages()),
         layers_(config.model.num_layers.value_or(0)) {}
 
   void check() {
@@ -247,7 +248,7 @@ class PipelineRules {
           "model.overlap_p2p_comm_warmup_flush: true needs comm_overlap.overlap_p2p_comm, which is "
           "off");
     }
-    if (pp_ > 1 && pipeline_.pipeline_schedule == PipelineOrder::zero_bubble && !overlap &&
+    if (stages_ > 1 && pipeline_.pipeline_schedule == PipelineOrder::zero_bubble && !overlap &&
         !pipeline_.batch_p2p_comm.value_or(true)) {
       problems_.add(
           "model.batch_p2p_comm: false needs comm_overlap.overlap_p2p_comm where "
@@ -272,7 +273,7 @@ class PipelineRules {
           pipeline_.pipeline_schedule == PipelineOrder::zero_bubble ? "zero_bubble delays all"
                                                                     : "dualpipe_v delays");
     }
-    if (pp_ < 2) {
+    if (stages_ < 2) {
       problems_.add(
           "comm_overlap.defer_embedding_wgrad_compute: true needs pipeline_model_parallel_size of "
           "at least 2, found {}",
@@ -290,6 +291,7 @@ class PipelineRules {
   const PipelineConfig& pipeline_;
   Problems& problems_;
   const int pp_;
+  const int stages_;      // with those of an encoder
   const int64_t layers_;  // 0: not known yet
   int chunks_ = 1;        // of a stage
 };

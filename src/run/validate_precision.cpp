@@ -39,7 +39,7 @@ void validate_staged_weights(const RunConfig& config, std::string_view field, Pr
     problems.add(
         "{} with fp8_recipe = mxfp8 needs whole gradients on each rank "
         "(ddp.data_parallel_sharding_strategy = optim), found {}",
-        field, config.ddp.strategy());
+        field, choice_name(config.ddp.strategy()));
   }
   if (config.ddp.overlap_param_gather_with_optimizer_step) {
     problems.add(
@@ -105,9 +105,10 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
         "keys, which have one scale; expected false",
         kField);
   }
-  const Auto<std::string>& backend = config.model.attention_backend;
-  if (!backend.is_auto() && backend.value() != "flash") {
-    problems.add("{} needs model.attention_backend = flash, found {}", kField, backend.value());
+  const auto backend = config.model.attention_backend.value_or(AttentionBackend::flash);
+  if (backend != AttentionBackend::flash) {
+    problems.add("{} needs model.attention_backend = flash, found {}", kField,
+                 choice_name(backend));
   }
 }
 
@@ -147,21 +148,23 @@ void validate_plain_layers(const RunConfig& config, Problems& problems) {
 /// Whether both FP8 and FP4 products are asked for, which is a problem.
 bool asks_for_fp8_and_fp4(const PrecisionConfig& given, Problems& problems) {
   const Quantization named = precision_recipe(given.recipe).products;
-  const auto add = [&](const char* field, const std::string& value, const char* format) {
+  const auto add = [&](const char* field, std::string_view value, const char* format) {
     problems.add(
         "mixed_precision.{}={} excludes recipe={}, which has {} products; nearest: recipe={}",
-        field, value, given.recipe, format,
+        field, value, choice_name(given.recipe), format,
         precision_recipe(given.recipe).weight == DType::f16 ? "fp16_mixed" : "bf16_mixed");
     return true;
   };
   if (given.fp4 && (given.fp8 || given.fp8_recipe)) {
-    problems.add("mixed_precision.fp4={} excludes {}={}", *given.fp4,
-                 given.fp8 ? "fp8" : "fp8_recipe", given.fp8 ? *given.fp8 : *given.fp8_recipe);
+    problems.add("mixed_precision.fp4={} excludes {}={}", choice_name(*given.fp4),
+                 given.fp8 ? "fp8" : "fp8_recipe",
+                 given.fp8 ? choice_name(*given.fp8) : choice_name(*given.fp8_recipe));
     return true;
   }
-  if (given.fp8 && named.scaling == Scaling::nvfp4) return add("fp8", *given.fp8, "FP4");
+  if (given.fp8 && named.scaling == Scaling::nvfp4)
+    return add("fp8", choice_name(*given.fp8), "FP4");
   const bool named_fp8 = named.any() && named.scaling != Scaling::nvfp4;
-  return given.fp4 && named_fp8 && add("fp4", *given.fp4, "FP8");
+  return given.fp4 && named_fp8 && add("fp4", choice_name(*given.fp4), "FP8");
 }
 
 }  // namespace
@@ -188,7 +191,9 @@ void validate_precision(const RunConfig& config, Problems& problems) {
     problems.add(
         "mixed_precision.{}: {} needs a recipe with BF16 or FP16 weights (bf16_mixed, "
         "fp16_mixed), found {}",
-        given.fp4 ? "fp4" : "fp8", given.fp4 ? *given.fp4 : given.fp8.value_or(""), given.recipe);
+        given.fp4 ? "fp4" : "fp8",
+        given.fp4 ? choice_name(*given.fp4) : choice_name_or(given.fp8, ""),
+        choice_name(given.recipe));
     return;
   }
   validate_target(config, recipe, problems);

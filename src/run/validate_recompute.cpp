@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "pipeline/layer_map.h"
+#include "run/parallel_settings.h"
 #include "run/validate_parallel.h"
 
 namespace viaduct {
@@ -17,9 +18,11 @@ int64_t largest_chunk(const RunConfig& config) {
   if (layers.is_auto()) return 0;
   try {
     int64_t most = 0;
-    for (const ChunkLayers& chunk :
-         layer_map(config.pipeline, layers.value(), config.parallel.pipeline_model_parallel_size))
-      most = std::max(most, chunk.blocks);
+    const auto decoder =
+        layer_map(config.pipeline, layers.value(), config.parallel.pipeline_model_parallel_size);
+    for (const ChunkLayers& chunk : with_encoder(
+             decoder, encoder_layers(config), config.parallel.encoder_pipeline_model_parallel_size))
+      most = std::max({most, chunk.blocks, chunk.encoder.blocks});
     return most;
   } catch (const ConfigError&) {
     return 0;
@@ -71,16 +74,17 @@ void validate_selective(const RecomputeConfig& recompute, const ModelParts& mode
   }
   const auto known = recomputable_modules(model);
   const auto& modules = recompute.recompute_modules;
-  const bool whole = std::find(modules.begin(), modules.end(), "moe") != modules.end();
-  for (const std::string& module : modules) {
+  const bool whole = std::ranges::count(modules, RecomputeModule::moe) > 0;
+  for (const RecomputeModule module : modules) {
     if (std::find(known.begin(), known.end(), module) == known.end()) {
-      problems.add("model.recompute_modules: the model has no {}; it has {}", module,
-                   fmt::join(known, ", "));
-    } else if (whole && (module == unit::moe_act || module == unit::shared_experts)) {
+      problems.add("model.recompute_modules: the model has no {}; it has {}", choice_name(module),
+                   fmt::join(choice_names_of(known), ", "));
+    } else if (whole &&
+               (module == RecomputeModule::moe_act || module == RecomputeModule::shared_experts)) {
       problems.add(
           "model.recompute_modules: {} is a part of moe, which is recomputed as a whole; expected "
           "only one of them",
-          module);
+          choice_name(module));
     }
   }
 }

@@ -8,27 +8,28 @@ namespace viaduct {
 
 void validate_transport(const RunConfig& config, Problems& problems) {
   const DistConfig& dist = config.dist;
-  if (dist.device.value_or("cpu") != "cuda") return;
+  if (!dist.on_cuda()) return;
   const bool has_nccl_options = !nccl_options(dist, problems).empty();
   static_cast<void>(stream_priority(dist, problems));
-  const bool through_hosts = dist.distributed_backend == "gloo";
+  const bool through_hosts = dist.distributed_backend == TensorTransport::gloo;
   if (through_hosts && has_nccl_options && dist.ranks > 1) {
     problems.add(
         "dist.distributed_backend: gloo uses no NCCL, of which dist.nccl_communicator_config_path, "
         "dist.use_sharp and ddp.nccl_ub are settings; expected nccl, or none of them");
   }
-  if (through_hosts && dist.ranks > 1 && config.graph.cuda_graph_impl == "full_iteration") {
+  if (through_hosts && dist.ranks > 1 &&
+      config.graph.cuda_graph_impl == GraphCapture::full_iteration) {
     problems.add(
         "dist.distributed_backend: gloo exchanges tensors through hosts, which the graph of a step "
         "(model.cuda_graph_impl = full_iteration) has not; expected nccl, or cuda_graph_impl = "
         "none");
   }
-  const std::string stages = dist.pipeline_model_parallel_comm_backend.value_or("");
-  if (stages == "ucc") {
+  const auto& stages = dist.pipeline_model_parallel_comm_backend;
+  if (stages == TensorTransport::ucc) {
     problems.add(
         "model.pipeline_model_parallel_comm_backend: ucc is a library that this program does not "
         "use; expected nccl or null");
-  } else if (stages == "nccl" && through_hosts) {
+  } else if (stages == TensorTransport::nccl && through_hosts) {
     problems.add(
         "model.pipeline_model_parallel_comm_backend: nccl, but dist.distributed_backend = gloo "
         "carries tensors between all ranks; expected null, or distributed_backend = nccl");

@@ -1,31 +1,11 @@
 #include "run/vision_support.h"
 
 #include "base/error.h"
+#include "config/choice.h"
 #include "precision/precision_config.h"
+#include "run/refusals.h"
 
 namespace viaduct {
-namespace {
-
-class Refusals {
- public:
-  explicit Refusals(Problems& problems) : problems_(problems) {}
-
-  /// `expected`: the value that is implemented.
-  template <class Found, class Expected>
-  void expect(bool holds, std::string_view field, const Found& found, const Expected& expected) {
-    if (holds) return;
-    problems_.add(
-        "{}: {} is not implemented for a model that reads images; expected {}, or "
-        "model.read_images=false for its text model alone",
-        field, found, expected);
-  }
-
- private:
-  Problems& problems_;
-};
-
-}  // namespace
-
 void validate_vision(const RunConfig& config, const ModelConfig& model, Problems& problems) {
   const VisionConfig& vision = model.vision;
   if (!vision.any()) return;
@@ -33,7 +13,8 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
     problems.add(
         "model.freeze_language_model, freeze_vision_model, freeze_vision_projection: true, so that "
         "nothing trains; expected one of them to be false");
-  Refusals refuse(problems);
+  Refusals refuse(problems, "for a model that reads images",
+                  "model.read_images=false for its text model alone");
   const ParallelConfig& parallel = config.parallel;
   refuse.expect(parallel.pipeline_model_parallel_size == 1, "model.pipeline_model_parallel_size",
                 parallel.pipeline_model_parallel_size, 1);
@@ -43,11 +24,11 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
                 true, false);
   refuse.expect(!parallel.sequence_parallel.value_or(false), "model.sequence_parallel", true,
                 false);
-  const std::string device = config.dist.device.value_or("cpu");
-  refuse.expect(device == "cpu", "dist.device", device, "cpu");
+  const DeviceKind device = config.dist.device_kind();
+  refuse.expect(device == DeviceKind::cpu, "dist.device", choice_name(device), "cpu");
   const RecomputeConfig& recompute = config.recompute;
   refuse.expect(!recompute.recompute_granularity, "model.recompute_granularity",
-                recompute.full() ? "full" : "selective", "null");
+                choice_name_or(recompute.recompute_granularity, "null"), "null");
   refuse.expect(!config.offload.cpu_offloading, "model.cpu_offloading", true, false);
   refuse.expect(!config.offload.fine_grained_activation_offloading,
                 "model.fine_grained_activation_offloading", true, false);
@@ -59,8 +40,9 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
                 config.validation.sample_prompts.value_or(""), "null");
   refuse.expect(!config.validation.tasks, "validation.tasks", config.validation.tasks.value_or(""),
                 "null");
-  const Scaling scaling = precision_recipe(config.mixed_precision.recipe).products.scaling;
-  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe", config.mixed_precision.recipe,
+  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
+  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
+                choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
                 config.peft.scheme.value_or("an adapter"), "null");

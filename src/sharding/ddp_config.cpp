@@ -10,12 +10,13 @@ constexpr double kMostElements = 1e12;
 
 }  // namespace
 
-std::string DdpConfig::strategy() const {
-  return data_parallel_sharding_strategy.value_or(use_distributed_optimizer ? "optim" : "no_shard");
+ShardingStrategy DdpConfig::strategy() const {
+  return data_parallel_sharding_strategy.value_or(
+      use_distributed_optimizer ? ShardingStrategy::optim : ShardingStrategy::no_shard);
 }
 
 bool DdpConfig::shards_gradients() const {
-  return strategy() == "optim_grads" || shards_weights();
+  return strategy() == ShardingStrategy::optim_grads || shards_weights();
 }
 
 void DdpConfig::resolve(int64_t data_ranks, bool several_chunks_of_several_stages) {
@@ -47,7 +48,6 @@ FieldGroup ddp_fields(DdpConfig& config) {
           "weights too; auto: optim, or no_shard where use_distributed_optimizer=false. With "
           "shards of gradients every micro-batch is reduce-scattered, layer by layer; with "
           "shards of weights a layer's are gathered before its forward and its backward.")
-      .one_of({"no_shard", "optim", "optim_grads", "optim_grads_params"})
       .constraint(
           "optim_grads and optim_grads_params: not with hybrid_context_parallel, "
           "reduce_scatter_with_fp32_accumulation, "
@@ -70,13 +70,13 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "With several optimizer instances. no_shard: each has all of the optimizer state. "
              "optim: they share it; gradients of a shard are reduce-scattered over the ranks that "
              "have it in all instances, and its updated weights gathered from them.")
-      .one_of({"no_shard", "optim"})
+      .one_of({ShardingStrategy::no_shard, ShardingStrategy::optim})
       .constraint("optim needs num_distributed_optimizer_instances > 1");
   group
       .field("megatron_fsdp_main_params_dtype", config.megatron_fsdp_main_params_dtype,
              "Preset for shards of gradients: optimizer.main_params_dtype, and for fp16 "
              "optimizer.use_precision_aware_optimizer=true; null: as these fields say.")
-      .one_of({"fp32", "fp16"})
+      .one_of({NumberFormat::fp32, NumberFormat::fp16})
       .planned_values({"bf16"}, "roadmap: masters in BF16")
       .constraint("needs data_parallel_sharding_strategy=optim_grads or optim_grads_params");
   group
@@ -84,7 +84,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "Preset for shards of gradients, the format of main gradients. fp32: "
              "grad_reduce_in_fp32=true; that of the weights: grad_reduce_in_fp32=false; null: as "
              "grad_reduce_in_fp32 says.")
-      .one_of({"fp32", "bf16", "fp16"})
+      .one_of({NumberFormat::fp32, NumberFormat::bf16, NumberFormat::fp16})
       .constraint(
           "fp32, or the format of the weights; needs "
           "data_parallel_sharding_strategy=optim_grads or optim_grads_params");
@@ -92,7 +92,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .field("megatron_fsdp_grad_comm_dtype", config.megatron_fsdp_grad_comm_dtype,
              "With shards of gradients: format in which a layer's gradients add up in a backward "
              "and are reduce-scattered; null: that of main gradients.")
-      .one_of({"fp32", "bf16", "fp16"})
+      .one_of({NumberFormat::fp32, NumberFormat::bf16, NumberFormat::fp16})
       .constraint(
           "fp32, or the format of the weights; needs "
           "data_parallel_sharding_strategy=optim_grads or optim_grads_params");
@@ -207,7 +207,6 @@ FieldGroup ddp_dist_fields(DdpConfig& config) {
   group
       .field("fsdp", config.fsdp,
              "Preset: megatron sets use_megatron_fsdp, pytorch sets use_torch_fsdp2.")
-      .one_of({"pytorch", "megatron"})
       .constraint("agrees with use_megatron_fsdp and use_torch_fsdp2 where these are given");
   group.field(
       "align_grad_reduce", config.align_grad_reduce,

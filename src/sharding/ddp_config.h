@@ -1,34 +1,55 @@
 #pragma once
 // Section `ddp`: gradient buffers and their reduction over data-parallel ranks.
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "config/field.h"
 #include "config/one_or_list.h"
+#include "tensor/format_name.h"
 
 namespace viaduct {
+
+/// What a data-parallel rank has a shard of: each also of what those before it say.
+enum class ShardingStrategy {
+  no_shard,
+  optim,               // masters and moments
+  optim_grads,         // main gradients
+  optim_grads_params,  // weights
+};
+constexpr auto choice_names(ShardingStrategy) {
+  return std::to_array<std::string_view>(
+      {"no_shard", "optim", "optim_grads", "optim_grads_params"});
+}
+
+/// NeMo's names of the two presets of full sharding (`dist.fsdp`).
+enum class FsdpKind { pytorch, megatron };
+constexpr auto choice_names(FsdpKind) {
+  return std::to_array<std::string_view>({"pytorch", "megatron"});
+}
 
 struct DdpConfig {
   bool use_distributed_optimizer = true;
   /// `auto`: optim, or no_shard without the distributed optimizer.
-  Auto<std::string> data_parallel_sharding_strategy;
+  Auto<ShardingStrategy> data_parallel_sharding_strategy;
   /// Elements; null: those of the largest layer, at least 40 000 000.
   std::optional<int64_t> suggested_communication_unit_size;
   bool fsdp_double_buffer = false;
   /// Presets of the strategy (section `dist`).
   bool use_megatron_fsdp = false, use_torch_fsdp2 = false;
-  /// NeMo's name for one of these two: "megatron" or "pytorch".
-  std::optional<std::string> fsdp;
+  /// NeMo's name for one of these two.
+  std::optional<FsdpKind> fsdp;
   /// Preset of strategy and instances: weights are kept in this many shards, over tensor and data
   /// ranks; null: nothing is set (section `model`).
   std::optional<int64_t> tensor_parallel_num_weight_shards;
   /// optim: instances share the optimizer state, each has a part of each other's shards.
-  std::string outer_dp_sharding_strategy = "no_shard";
+  ShardingStrategy outer_dp_sharding_strategy = ShardingStrategy::no_shard;
   /// With shards of gradients: formats of masters and main gradients (presets of
   /// optimizer.main_params_dtype and grad_reduce_in_fp32; null: as these say), and of gradients on
   /// the wire (null: that of main gradients).
-  std::optional<std::string> megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype,
+  std::optional<NumberFormat> megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype,
       megatron_fsdp_grad_comm_dtype;
   bool overlap_grad_reduce = true;
   /// `auto`: where the distributed optimizer and overlap_grad_reduce are on.
@@ -56,10 +77,10 @@ struct DdpConfig {
   bool overlap_param_gather_with_optimizer_step = false;
 
   /// The strategy, `auto` replaced.
-  std::string strategy() const;
+  ShardingStrategy strategy() const;
   bool shards_gradients() const;
-  bool shards_weights() const { return strategy() == "optim_grads_params"; }
-  bool shares_state() const { return outer_dp_sharding_strategy == "optim"; }
+  bool shards_weights() const { return strategy() == ShardingStrategy::optim_grads_params; }
+  bool shares_state() const { return outer_dp_sharding_strategy == ShardingStrategy::optim; }
 
   /// Replaces each `auto`. `data_ranks`: dp · cp, over which gradients are reduced.
   void resolve(int64_t data_ranks, bool several_chunks_of_several_stages);

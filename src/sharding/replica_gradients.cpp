@@ -57,11 +57,19 @@ void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs
   const std::vector<Tensor> of_experts = partial_gradients(runs, Replicas::expert_tp);
   if (!of_experts.empty())
     sum_coalesced(context, of_experts, *groups.of(GroupKind::expert_tp), blocks);
-  std::vector<Tensor> tied;
-  for (const ShardRun& run : runs) {
-    if (!run.parameter->holders.empty()) tied.push_back(run.gradient);
+  // In one order on all stages, of which one may be in several groups.
+  for (const GroupKind kind :
+       {GroupKind::embedding, GroupKind::encoder_positions, GroupKind::decoder_positions}) {
+    std::vector<Tensor> shared;
+    for (const ShardRun& run : runs) {
+      const Parameter& parameter = *run.parameter;
+      if (!parameter.holders.empty() && parameter.holders_group == kind)
+        shared.push_back(run.gradient);
+    }
+    if (shared.empty()) continue;
+    if (Communicator& stages = *groups.of(kind); stages.size() > 1)
+      sum_coalesced(context, shared, stages, blocks);
   }
-  if (groups.embedding().size() > 1) sum_coalesced(context, tied, groups.embedding(), blocks);
 }
 
 }  // namespace viaduct

@@ -13,7 +13,7 @@ namespace viaduct {
 
 /// Sums the runs of parts with partial replica gradients over the tensor ranks that hold them
 /// (groups tp and tp.kv), one message a group, and then parameters of several stages over
-/// the group of embeddings. Replicas have runs of equal ranges.
+/// the groups of these. Replicas have runs of equal ranges.
 void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
                            const ParallelGroups& groups, OffloadedBlocks* blocks = nullptr);
 

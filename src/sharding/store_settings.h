@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/parallel_groups.h"
+#include "precision/recipe.h"
 #include "sharding/ddp_config.h"
 
 namespace viaduct {
@@ -74,5 +76,11 @@ struct StoreSettings {
 
 /// Of a resolved configuration.
 StoreSettings store_settings(const DdpConfig& config);
+
+/// What of them has an effect on these ranks, on a rank with `chunks` chunks of the model.
+/// ShapeError if `groups` shards what the settings do not, or if settings exclude each other.
+StoreSettings settings_in_effect(StoreSettings settings, const PrecisionRecipe& recipe,
+                                 const ParallelGroups& groups, size_t chunks,
+                                 bool has_second_memory);
 
 }  // namespace viaduct

@@ -49,7 +49,8 @@ void WeightForms::update(Derived& held, const Tensor& canonical, int64_t generat
 }
 
 Tensor WeightForms::amax(const Parameter& parameter, const Tensor& canonical) {
-  if (delayed_ != nullptr)
+  // A frozen weight is quantized once, when there is no history of it yet.
+  if (delayed_ != nullptr && parameter.trained)
     return delayed_->note(context_, parameter, LayerOperand::weight, canonical);
   const Tensor largest =
       context_.allocate(DType::f32, {operands_of(parameter)}, MemoryTag::derived_weights);

@@ -59,7 +59,8 @@ class WeightForms {
   void update(Derived& held, const Tensor& canonical, int64_t generation);
 
   /// The largest magnitude that the scale of the whole weight is made for, of which `canonical` is
-  /// this rank's part; f32 [1], or [E'] of experts.
+  /// this rank's part; f32 [1], or [E'] of experts. Of a frozen weight its own, also where scales
+  /// are delayed.
   Tensor amax(const Parameter& parameter, const Tensor& canonical);
 
   OpContext context_;

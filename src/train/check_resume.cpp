@@ -109,7 +109,7 @@ bool lacks_further_layers(const RunConfig& then, const RunConfig& now) {
   const auto layers = [](const RunConfig& config) {
     return config.model.mtp_num_layers.value_or(std::nullopt).value_or(0);
   };
-  const Strictness strictness = strictness_of(now.checkpoint.dist_ckpt_strictness);
+  const Strictness strictness = now.checkpoint.dist_ckpt_strictness;
   const bool begins_missing =
       strictness == Strictness::log_all || strictness == Strictness::log_unexpected;
   return layers(now) > layers(then) && !begins_missing;
@@ -203,7 +203,7 @@ std::vector<std::string> check_resume(const RunSetup& setup,
                                       int64_t rows, const std::vector<TensorKind>& states) {
   const auto misfit = [&](bool with_states) -> std::string {
     try {
-      const Strictness given = strictness_of(setup.config.checkpoint.dist_ckpt_strictness);
+      const Strictness given = setup.config.checkpoint.dist_ckpt_strictness;
       // What is found only when it is read is known here.
       const bool later = given == Strictness::assume_ok_unexpected;
       std::vector<TensorKind> kinds{{""}};

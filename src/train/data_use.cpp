@@ -60,9 +60,8 @@ std::vector<DataUse> data_use(const SampleSource& training, int64_t rows) {
   const auto add = [&](const SampleSource& source, int64_t read) {
     const auto* dataset = dynamic_cast<const FileDataset*>(&source);
     if (dataset == nullptr || !dataset->tokens_per_epoch()) return;
-    const auto* conversations = dynamic_cast<const ConversationDataset*>(dataset);
     uses.push_back({dataset->dataset().prefix(), *dataset->tokens_per_epoch(), read,
-                    conversations == nullptr ? 0 : conversations->rows_per_epoch()});
+                    dataset->rows_per_epoch()});
   };
   const auto* blend = dynamic_cast<const BlendedDataset*>(&training);
   if (blend == nullptr) {

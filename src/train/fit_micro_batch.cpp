@@ -61,11 +61,11 @@ std::vector<int64_t> possible_rows(const RunConfig& config) {
 }  // namespace
 
 RunSetup fit_micro_batch(const LoadedRunConfig& loaded, double memory_bytes, int64_t ranks_here) {
-  const std::string device = loaded.config.dist.device.value_or("cpu");
-  VIADUCT_CHECK(ConfigError, device == "cpu",
+  const DeviceKind device = loaded.config.dist.device_kind();
+  VIADUCT_CHECK(ConfigError, device == DeviceKind::cpu,
                 "train.micro_batch_size: auto measures the memory of this machine, for "
                 "dist.device=cpu, found {}; viaduct plan --model finds the rows for GPUs",
-                device);
+                choice_name(device));
   const int64_t batch = loaded.config.train.global_batch_size,
                 data_ranks = data_parallel_size(loaded.config);
   VIADUCT_CHECK(ConfigError, batch >= data_ranks,

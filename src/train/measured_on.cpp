@@ -43,7 +43,8 @@ std::string packing_of(const PackingConfig& packing) {
                                  packing.limits.longest.value_or(0));
   if (packing.packed_sequence_size) {
     text += fmt::format("packed {} {} {} {}\n", *packing.packed_sequence_size,
-                        packing.packing_algorithm, packing.packing_split, packing.pad_seq_to_mult);
+                        choice_name(packing.packing_algorithm), packing.packing_split,
+                        packing.pad_seq_to_mult);
   }
   return text;
 }

@@ -44,6 +44,7 @@ RunEvaluations::RunEvaluations(const Run& run) : run_(run), config_(run.setup.co
     if (validation.sample_prompts) {
       asking.as_messages = run_.data.learns_a_template();
       asking.tokenizer = setup.tokenizer_folder;
+      if (setup.model.encoder.any()) asking.encoder = &setup.model;
       prompts_ = read_sample_prompts(*validation.sample_prompts, *setup.tokenizer, asking,
                                      positions, validation.sample_tokens);
     }

@@ -123,15 +123,17 @@ SamplePrompts read_sample_prompts(const std::filesystem::path& file, const Token
     const PromptText& text = read.texts.back();
     Prompt prompt{static_cast<int64_t>(read.prompts.size()),
                   text.ids ? *text.ids : text_ids(tokenizer, text.text)};
+    const bool empty = text.text.empty() || prompt.ids.empty();
+    prompt.continues = !text.ids;
+    if (asking.encoder != nullptr && !empty) give_to_encoder(prompt, *asking.encoder);
     const int64_t room = positions - prompt.prompt_tokens();
-    if (text.text.empty() || prompt.ids.empty()) {
+    if (empty) {
       problems.add("{}: {}: empty; expected a text", kField, text.where);
     } else if (room <= 0) {
       problems.add("{}: {}: {} tokens leave no room for an answer in model.seq_length={}", kField,
                    text.where, prompt.prompt_tokens(), positions);
     }
     prompt.max_new_tokens = std::min(new_tokens, room);
-    prompt.continues = !text.ids;
     read.prompts.push_back(std::move(prompt));
   }
   problems.throw_if_any();

@@ -20,7 +20,8 @@ struct PromptAsking {
   bool as_messages = false;
   /// The folder or GGUF file of the tokenizer, which has the chat template.
   std::filesystem::path tokenizer = {};
-  TemplateClock clock = {};  // that the template shows
+  TemplateClock clock = {};              // that the template shows
+  const ModelConfig* encoder = nullptr;  // a model whose encoder reads the prompts; null: none does
 };
 
 struct SamplePrompts {

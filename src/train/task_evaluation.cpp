@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "run/encoder_support.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
 #include "train/base_model.h"
@@ -54,6 +55,7 @@ TaskEvaluation prepare_task_evaluation(const TaskEvaluationRequest& request) {
   }
   TaskEvaluation evaluation{prepare_inference(request.inference), {}};
   RunSetup& run = evaluation.run;
+  refuse_encoder(run.model, "viaduct eval --tasks");
   VIADUCT_CHECK(ConfigError, run.tokenizer.has_value(),
                 "--tasks {}: tasks need a tokenizer, but the model's folder has none "
                 "(tokenizer.tokenizer_model can name one)",

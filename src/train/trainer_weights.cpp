@@ -31,7 +31,7 @@ bool Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
     const bool rescaled = compare_with(*checkpoint);
     const RestoredRun restored = restore_run(*engine_, *checkpoint,
                                              {.optimizer = c.load_optim,
-                                              .strictness = strictness_of(c.dist_ckpt_strictness),
+                                              .strictness = c.dist_ckpt_strictness,
                                               .spread_copies = c.fully_parallel_load});
     if (leads()) {
       for (const std::string& warning : restored.warnings)

@@ -127,6 +127,24 @@ TEST_F(AdapterTokenizer, ByNameItMustHaveTheTokensOfTheModel) {
   EXPECT_THAT(said.err, HasSubstr("chat template"));
 }
 
+TEST_F(AdapterTokenizer, OfAnotherAdapterDoesNotCutForOneThatHasTheModels) {
+  const std::string plain = (test_data("golden/lora_llama") / "adapter").string();
+  const std::string with =
+      "--model " + at("model") + " --adapter " + at("peft") + " --adapter plain=" + plain + " - ";
+  const std::string prompt = R"({"prompt": "A", "adapter": "plain"})"
+                             "\n";
+  const Result refused = generate(with, prompt);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--adapter plain=" + plain));
+  EXPECT_THAT(refused.err, HasSubstr("has no tokenizer of its own"));
+  // A tokenizer that is named is for all of them.
+  const Result named = generate(with + "tokenizer.tokenizer_model=" + at("more"), prompt);
+  EXPECT_EQ(named.status, 0) << named.err;
+  // The same tokens with another template of their own, or the same files, are no problem.
+  write_tokenizer("peft", {"<e>"}, "other");
+  EXPECT_EQ(generate(with, prompt).status, 0);
+}
+
 TEST_F(AdapterTokenizer, WithMoreTokensThanRowsIsRefused) {
   std::vector<std::string> many;
   for (int i = 0; i < 2000; ++i) many.push_back("<" + std::to_string(i) + ">");

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using test::test_data;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class NamedAdapters : public testing::Test {
@@ -126,10 +127,39 @@ TEST_F(NamedAdapters, WrongNamesAreSaid) {
                             "\n");
   EXPECT_EQ(unused.status, 0) << unused.err;
   EXPECT_THAT(unused.err, HasSubstr("no prompt says \"adapter\": \"dora\""));
-  const Result eval =
-      test::run_viaduct("eval --model " + path() + " --data " + path() + "/text --adapter a=b");
-  EXPECT_EQ(eval.status, 2);
-  EXPECT_THAT(eval.err, HasSubstr("one model at a time"));
+}
+
+TEST_F(NamedAdapters, EachIsEvaluated) {
+  write_file_atomically(folder_ / "tasks.jsonl",
+                        R"({"context": "the", "choices": ["cat", "hat"], "answer": 0})"
+                        "\n");
+  const std::string texts = "--data " + path() + "/text",
+                    tasks = "--tasks " + path() + "/tasks.jsonl";
+  const auto eval = [&](const std::string& arguments) {
+    return test::run_viaduct("eval --model " + path() + " dist.threads_per_rank=1 " + arguments);
+  };
+  const auto document = [&](const std::string& arguments) {
+    const Result result = eval(arguments + " --json");
+    EXPECT_EQ(result.status, 0) << result.err;
+    json found = result.status == 0 ? json::parse(result.out) : json();
+    found.erase("seconds");
+    for (const char* name : {"lora", "dora"})
+      if (found.contains("adapters")) found["adapters"][name].erase("seconds");
+    return found;
+  };
+  for (const std::string& what : {texts, tasks + " --rows"}) {
+    const json lora = document(what + " --adapter " + adapter("lora_llama")),
+               dora = document(what + " --adapter " + adapter("dora_llama"));
+    EXPECT_NE(lora, dora);
+    EXPECT_EQ(document(what + named()), json({{"adapters", {{"lora", lora}, {"dora", dora}}}}));
+  }
+  EXPECT_EQ(document(texts + named() + " dist.ranks=2").at("adapters").size(), 2u);
+  EXPECT_THAT(eval(texts + named()).out, AllOf(HasSubstr("\nlora "), HasSubstr("\ndora ")));
+  EXPECT_THAT(eval(tasks + named()).out, AllOf(HasSubstr("\nlora "), HasSubstr("\ndora ")));
+  EXPECT_THAT(eval(texts + named() + " --dry-run").out, HasSubstr("with the adapter dora"));
+  const Result two = eval(texts + named() + " --dry-run --json");
+  EXPECT_EQ(two.status, 2);
+  EXPECT_THAT(two.err, HasSubstr("expected one --adapter"));
 }
 
 }  // namespace

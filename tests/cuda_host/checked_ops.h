@@ -94,6 +94,8 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::score_softmax, kCloseBits, ScoreSoftmaxArgs, any_f64>::put(table, k);
   Checked<&T::score_softmax_backward, kCloseBits, ScoreSoftmaxBackwardArgs, any_f64>::put(table, k);
   Checked<&T::score_dropout, kSameBits, ScoreDropoutArgs, any_f64>::put(table, k);
+  Checked<&T::score_bias, kSameBits, ScoreBiasArgs, any_f64>::put(table, k);
+  Checked<&T::score_bias_backward, kCloseBits, ScoreBiasBackwardArgs, any_f64>::put(table, k);
   Checked<&T::soft_cap, kCloseBits, SoftCapArgs, any_f64>::put(table, k);
   Checked<&T::soft_cap_backward, kSameBits, SoftCapBackwardArgs, any_f64>::put(table, k);
   Checked<&T::row_largest, kSameBits, RowLargestArgs, any_f64>::put(table, k);

@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   config = {};
   Problems problems;
   ConfigOutcome outcome = read_config(schema, input, problems);
-  check_states(schema, KnobDevice::cpu, outcome, problems);
+  check_states(schema, DeviceKind::cpu, outcome, problems);
   if (!problems.empty()) return 0;
   validate(config, outcome, problems);
   const std::string text = to_yaml(schema);

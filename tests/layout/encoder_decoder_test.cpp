@@ -1,6 +1,7 @@
-// T5 over data-parallel ranks, with every way to shard what they hold, and over tensor ranks, with
-// and without sequence parallelism: the reference's logits, loss and gradients, and ten steps of
-// its trace.
+// T5 over data-parallel ranks, with every way to shard what they hold, over tensor ranks, with and
+// without sequence parallelism, over pipeline stages, the encoder on the decoder's first one or on
+// its own, and over context ranks, which have whole rows of the encoder: the reference's logits,
+// loss and gradients, and ten steps of its trace.
 
 #include <gtest/gtest.h>
 
@@ -27,24 +28,68 @@ std::vector<LayoutCase> layouts() {
           layout(2, 1, 1, 2, {"model.sequence_parallel=true"}, "sequence")};
 }
 
+/// `encoder` stages of the encoder in front of `pp` of the decoder.
+LayoutCase stages(int encoder, int pp, int tp, int dp, std::vector<std::string> more = {},
+                  const std::string& suffix = "") {
+  const int ranks = tp * dp * (encoder + pp);
+  more.insert(more.begin(),
+              {"dist.ranks=" + std::to_string(ranks), "train.micro_batch_size=1",
+               "model.encoder_pipeline_model_parallel_size=" + std::to_string(encoder)});
+  const std::string own = "encoder" + std::to_string(encoder);
+  return layout(tp, 1, pp, dp, more, suffix.empty() ? own : own + "_" + suffix);
+}
+
+std::vector<LayoutCase> staged_layouts() {
+  const std::string full = "ddp.data_parallel_sharding_strategy=optim_grads_params",
+                    schedule = "model.pipeline_schedule=",
+                    chunks = "model.virtual_pipeline_model_parallel_size=2";
+  const std::vector<std::string> again{"model.recompute_granularity=full",
+                                       "model.recompute_method=uniform",
+                                       "model.recompute_num_layers=1"};
+  LayoutCase interleaved = stages(0, 2, 1, 1, {chunks}, "chunks");
+  LayoutCase alone = stages(0, 2, 1, 1, {"model.pipeline_model_parallel_layout=E|ttttL"}, "alone");
+  interleaved.only = alone.only = {"t5"};  // four blocks
+  return {stages(0, 2, 1, 1),
+          stages(0, 2, 1, 2, {full}, "full"),
+          stages(0, 2, 2, 1, {"model.sequence_parallel=true"}, "sequence"),
+          alone,
+          interleaved,
+          stages(1, 1, 1, 1),
+          stages(1, 1, 1, 2, {schedule + "gpipe"}, "gpipe"),
+          stages(1, 2, 1, 1, again, "recompute"),
+          stages(1, 2, 1, 1, {schedule + "zero_bubble"}, "zero_bubble"),
+          stages(1, 2, 1, 2, {full}, "full"),
+          stages(2, 2, 1, 1, {"model.variable_seq_lengths=true"}, "shapes"),
+          stages(2, 1, 2, 1, {"model.sequence_parallel=true"}, "sequence")};
+}
+
+std::vector<LayoutCase> context_layouts() {
+  const std::string gather = "model.cp_comm_type=all_gather";
+  const auto rows = [](int number) { return "train.micro_batch_size=" + std::to_string(number); };
+  LayoutCase staged = layout(
+      1, 2, 1, 1, {gather, rows(1), "dist.ranks=4", "model.encoder_pipeline_model_parallel_size=1"},
+      "encoder1");
+  return {
+      layout(1, 2, 1, 1, {gather, rows(2)}, "a_row_each"),
+      layout(1, 2, 1, 1, {gather, rows(1)}, "blank_rows"), layout(1, 4, 1, 1, {gather, rows(2)}),
+      layout(2, 2, 1, 1, {gather, rows(2), "model.sequence_parallel=true"}, "sequence"), staged};
+}
+
 std::vector<ModelLayout> cases() {
   std::vector<ModelLayout> cases;
   for (const char* model : {"t5", "t5_v1_1"}) {
     for (const LayoutCase& one : layouts()) cases.push_back({model, one});
+    for (const LayoutCase& one : context_layouts()) cases.push_back({model, one});
+    for (const LayoutCase& one : staged_layouts())
+      if (one.suits(model)) cases.push_back({model, one});
   }
   return cases;
 }
 
-class EncoderDecoderLayout : public testing::TestWithParam<ModelLayout> {};
-
-TEST_P(EncoderDecoderLayout, GivesTheReferencesGradients) {
-  EXPECT_GT(test::expect_reference(GetParam(), 2e-5), 20);
-}
-
-TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
-  const auto folder = test::test_data("golden") / GetParam().model;
-  std::vector<std::string> overrides = GetParam().layout.overrides;
-  for (const std::string& one : test::reference_optimizer()) overrides.push_back(one);
+void expect_trace(const ModelLayout& one) {
+  const auto folder = test::test_data("golden") / one.model;
+  std::vector<std::string> overrides = one.layout.overrides;
+  for (const std::string& setting : test::reference_optimizer()) overrides.push_back(setting);
   const auto got =
       test::probe_layout(folder / "model", folder / "train.safetensors", true, overrides);
   const SafetensorsFile file(folder / "train.safetensors");
@@ -56,8 +101,26 @@ TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
   }
 }
 
+class EncoderDecoderLayout : public testing::TestWithParam<ModelLayout> {};
+
+TEST_P(EncoderDecoderLayout, GivesTheReferencesGradients) {
+  EXPECT_GT(test::expect_reference(GetParam(), 2e-5), 20);
+}
+
+TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
+  expect_trace(GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, EncoderDecoderLayout, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name(); });
+
+// Needs more micro-batches than the case for gradients has.
+TEST(EncoderDecoderStages, InAV) {
+  expect_trace({"t5", stages(0, 2, 1, 1,
+                             {"model.virtual_pipeline_model_parallel_size=2",
+                              "model.pipeline_schedule=dualpipe_v"},
+                             "v")});
+}
 
 }  // namespace
 }  // namespace viaduct

@@ -19,15 +19,19 @@ namespace {
 using test::layout;
 using test::LayoutCase;
 
-/// Gradients of a golden model, in micro-batches of one row, or as the layout says.
+/// Gradients of a golden model, or of an adapter on the golden Llama, in micro-batches of one row,
+/// or as the layout says.
 std::map<std::string, Tensor> gradients(const Quantization& products, const LayoutCase& c,
                                         const std::string& model = "gpt2") {
   const auto folder = test::test_data("golden") / model;
+  const bool adapts = model.ends_with("_llama");
   std::vector<std::string> overrides = c.overrides;
+  if (adapts) overrides.push_back("peft.adapter=" + (folder / "adapter").string());
   for (const std::string& isa : test::instruction_set_override()) overrides.push_back(isa);
   overrides.insert(overrides.begin(), {"train.micro_batch_size=1", "dist.threads_per_rank=1",
                                        "dist.distributed_timeout_minutes=1"});
-  ProbeSetup setup = prepare_probe({.model = folder / "model",
+  const auto base = adapts ? test::test_data("golden") / "llama" : folder;
+  ProbeSetup setup = prepare_probe({.model = base / "model",
                                     .batch = folder / "golden.safetensors",
                                     .overrides = overrides,
                                     .train = false});
@@ -59,13 +63,15 @@ double distance_of(const std::map<std::string, Tensor>& a, const std::map<std::s
   return std::sqrt(difference / size);
 }
 
-void expect_one_rank(const Quantization& products, const std::vector<LayoutCase>& layouts) {
-  const auto alone = gradients(products, layout(1, 1, 1, 1));
+void expect_one_rank(const Quantization& products, const std::vector<LayoutCase>& layouts,
+                     const std::string& model = "gpt2") {
+  SCOPED_TRACE(model);
+  const auto alone = gradients(products, layout(1, 1, 1, 1), model);
   ASSERT_GT(alone.size(), 10u);
-  const double of_format = distance_of(alone, gradients({}, layout(1, 1, 1, 1)));
+  const double of_format = distance_of(alone, gradients({}, layout(1, 1, 1, 1), model));
   EXPECT_GT(of_format, 0.02);
   for (const LayoutCase& c : layouts) {
-    const double distance = distance_of(gradients(products, c), alone);
+    const double distance = distance_of(gradients(products, c, model), alone);
     EXPECT_LT(distance, of_format / 10) << c.name << ", of " << of_format;
     testing::Test::RecordProperty(c.name, std::to_string(distance));
   }
@@ -75,6 +81,19 @@ TEST(Fp8Layouts, CurrentScaling) {
   expect_one_rank({Scaling::tensor, DType::e4m3, DType::e5m2},
                   {layout(2, 1, 1, 1), layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "seq"),
                    layout(1, 2, 1, 1), layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
+}
+
+// Frozen weights under adapters: what adapters add and its gradients are not quantized.
+TEST(Fp8Layouts, CurrentScalingUnderAdapters) {
+  const Quantization products{Scaling::tensor, DType::e4m3, DType::e5m2};
+  const LayoutCase sequence = layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "seq"),
+                   shards = layout(1, 1, 1, 2,
+                                   {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+                                   "weight_shards");
+  expect_one_rank(products,
+                  {layout(2, 1, 1, 1), sequence, layout(1, 2, 1, 1), layout(1, 1, 2, 1), shards},
+                  "lora_llama");
+  expect_one_rank(products, {sequence, layout(1, 1, 1, 2)}, "dora_llama");
 }
 
 // The scales of attention's operands, and of its output, cover tensor and context ranks. Where sums

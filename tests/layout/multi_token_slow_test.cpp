@@ -44,6 +44,13 @@ class SavedModel {
         folder_.path(), test_data("golden") / "llama" / "golden.safetensors", false,
         layout.overrides + Overrides{"mixed_precision=fp32", "model.mtp_loss_scaling_factor=0.5"});
   }
+  /// Some steps, by the optimizer of the reference.
+  std::map<std::string, Tensor> train(Overrides overrides) const {
+    for (const std::string& one : reference_optimizer()) overrides.push_back(one);
+    overrides.emplace_back("mixed_precision=fp32");
+    return probe_layout(folder_.path(), test_data("golden") / "llama" / "train.safetensors", true,
+                        overrides);
+  }
   const std::map<std::string, Tensor>& alone() const { return alone_; }
 
  private:
@@ -120,6 +127,31 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MultiTokenLayouts, testing::ValuesIn(cases()),
                          [](const auto& info) {
                            return info.param.model + "_" + info.param.layout.name;
                          });
+
+/// Three steps of adapters, those of its own layer included.
+std::map<std::string, Tensor> adapted(const SavedModel& model, const LayoutCase& layout) {
+  return model.train(layout.overrides + Overrides{"peft.scheme=lora", "peft.dim=4",
+                                                  "peft.dropout=0.2",
+                                                  "peft.target_modules=[all-linear,mtp]"});
+}
+
+TEST(MultiTokenAdapters, TrainAsOnOneRank) {
+  const std::string rows = "train.micro_batch_size=1";
+  const SavedModel& model = saved("llama");
+  const auto alone = adapted(model, layout(1, 1, 1, 1));
+  ASSERT_TRUE(alone.contains("final.base_model.model.model.layers.4.eh_proj.lora_B.weight"));
+  for (const LayoutCase& c :
+       {layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "sequence"), layout(1, 2, 1, 1),
+        layout(1, 1, 2, 1, {rows}),
+        layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+               "sharded")}) {
+    SCOPED_TRACE(c.name);
+    const auto got = adapted(model, c);
+    EXPECT_EQ(got.size(), alone.size());
+    for (const char* name : {"loss", "grad_norm"})
+      EXPECT_LE(relative_error(got.at(name), alone.at(name)), 1e-4) << name;
+  }
+}
 
 // A mean of micro-batch means does not depend on how a micro-batch is cut either.
 TEST(MultiTokenMeans, AreThoseOfOneRank) {

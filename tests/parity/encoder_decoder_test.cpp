@@ -87,7 +87,10 @@ TEST_P(EncoderDecoder, Bf16IsNearTheFp32Reference) {
   ProbeSettings settings;
   settings.run.layers.precision = precision_recipe("bf16_mixed");
   settings.hidden = true;
-  expect_equal(probe(settings), SafetensorsFile(folder() / "golden.safetensors"), 3e-2, 6e-2);
+  // Roundings switch ReLUs: PyTorch's autocast, whose residual stream is in FP32, is up to 0.085
+  // from the FP32 gradients of `t5`, and up to 0.03 from those of `t5_v1_1`.
+  const double gradients = GetParam() == "t5" ? 0.15 : 6e-2;
+  expect_equal(probe(settings), SafetensorsFile(folder() / "golden.safetensors"), 3e-2, gradients);
 }
 
 TEST_P(EncoderDecoder, RowsOfTheDecoderFollowFromTheLabels) {

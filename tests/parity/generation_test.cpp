@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <utility>
+
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/model_folder.h"
@@ -46,7 +48,11 @@ TEST_P(GreedyGeneration, GivesTheTokensOfTransformers) {
       {run.layers, run.parallelism, run.memory, static_cast<int64_t>(ids.size()) + tokens});
   OpContext context = generator.context();
   load_parameters(context, generator.store(), *open_weights(folder), config);
-  const std::vector<Prompt> prompts{{0, ids, tokens}};
+  Prompt prompt{0, ids, tokens};
+  if (config.encoder.any()) {
+    prompt.input = std::exchange(prompt.ids, {static_cast<int32_t>(config.encoder.start_token)});
+  }
+  const std::vector<Prompt> prompts{prompt};
   const auto go_on = [](size_t, int32_t) { return true; };
   for (const char* kind : {"greedy", "penalized"}) {
     GenerateOptions options;

@@ -35,9 +35,9 @@ class Clock:
 class Script(phases.Phases):
     """Phases that take simulated time, and fail or are stopped where they are told to."""
 
-    def __init__(self, clock, seconds, minutes=20, pace=1.0):
+    def __init__(self, clock, seconds, minutes=20, pace=1.0, turn=0):
         self.clock, self.seconds, self.ran = clock, seconds, []
-        super().__init__(limits.Limit(minutes, 0, clock), COSTS, pace, 0, 2)
+        super().__init__(limits.Limit(minutes, 0, clock), COSTS, pace, turn, 2)
 
     def in_order(self):
         def phase(name):
@@ -82,12 +82,20 @@ class Runs(unittest.TestCase):
         self.assertEqual(run(fast)[2], [])
 
     def test_what_needs_a_stopped_phase_is_left_out(self):
-        script = Script(Clock(), {"build asan": output.Stopped()})
+        script = Script(Clock(), {"build asan": output.Stopped()}, turn=1)
         _, _, left_out, failed, _ = run(script)
         for name in ("build asan", "asan, readers of foreign bytes", "build asan, other programs", "asan, other programs"):
             self.assertIn(name, left_out)
-        self.assertIn("tsan", script.ran)
+        self.assertIn("torture", script.ran)
         self.assertEqual(failed, [])
+
+    def test_two_runs_have_every_phase(self):
+        runs = [Script(Clock(), {}, turn=turn) for turn in (6, 7)]
+        for script in runs:
+            run(script)
+        self.assertEqual(set(runs[0].ran) - set(runs[1].ran), {"build tsan", "tsan"})
+        self.assertEqual(set(runs[1].ran) - set(runs[0].ran), {"build asan, other programs", "asan, other programs"})
+        self.assertEqual([script.come_later() for script in runs], [phases.ASAN_OF_OTHERS, phases.TSAN])
 
     def test_a_failure_is_a_failure(self):
         script = Script(Clock(), {"build tsan": phases.Failed("cmake")})
@@ -99,6 +107,15 @@ class Runs(unittest.TestCase):
         _, _, _, failed, ended = run(script)
         self.assertEqual((script.ran, failed), (["format", "build"], ["build"]))
         self.assertFalse(ended.issuperset(ci.NEEDED))
+
+
+class Records(unittest.TestCase):
+    def test_what_comes_in_other_runs_keeps_its_costs_at_this_pace(self):
+        outcome = tests.Outcome()
+        outcome.seconds = {"part.a.0": 7.0, "part.fast.0": 0.1}
+        costs = {"phases": {"build": 100, "tsan": 20}, "tests": {"part.a.0": 20, "part.b.0": 30}}
+        new = ci.recorded(costs, 0.5, [("build", 60.0), ("torture", "stopped after 9 s")], outcome, 2.5)
+        self.assertEqual(new, {"compile_seconds": 2.5, "phases": {"build": 60, "tsan": 10}, "tests": {"part.a.0": 7.0, "part.b.0": 15.0}})
 
 
 class Limits(unittest.TestCase):

@@ -266,6 +266,9 @@ std::vector<FieldCase> layout_cases() {
   return {
       {"model.tensor_model_parallel_size", "2", kRecord, kDp, {"3"}},
       {"model.pipeline_model_parallel_size", "2", kRecord, kDp, {"3"}},
+      {"model.encoder_pipeline_model_parallel_size", "1", kRecord, kT5 + kDp, {"3"}},
+      {"model.encoder_tensor_model_parallel_size", "2", kSaid,
+       kT5 + kDp + Overrides{"model.encoder_pipeline_model_parallel_size=1"}},
       {"model.context_parallel_size", "2", kRecord, kDp, {"3"}},
       {"model.expert_model_parallel_size", "2", kRecord, kMoe + kDp, {"3"}},
       {"model.expert_tensor_parallel_size", "2", kRecord, kMoe + kDp, {"3"}},

@@ -360,6 +360,7 @@ std::vector<FieldCase> logger_cases() {
 /// Fields whose effect another test shows.
 std::vector<FieldCase> proven_cases() {
   const char* const middle = "unit/data/fill_in_middle_test.cpp";
+  const char* const spans = "unit/data/span_dataset_test.cpp";
   const char* const knobs = "exact/train/checkpoint_knobs_test.cpp";
   const char* const cache = "unit/data/index_cache_test.cpp";
   const auto proven = [](const char* field, const char* other, const char* file, const char* test) {
@@ -378,6 +379,9 @@ std::vector<FieldCase> proven_cases() {
       proven("dataset.fim_suffix_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
       proven("dataset.fim_pad_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
       proven("dataset.fim_eod_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
+      proven("dataset.masking_probability", "0.3", spans, "ARowFollowsFromTheFields"),
+      proven("dataset.mean_noise_span_length", "2", spans, "ARowFollowsFromTheFields"),
+      proven("dataset.short_sequence_probability", "1", spans, "ShortRowsLeaveOutTheRest"),
       proven("dataset.defer_npy_index_mmap", "true", cache, "defer_npy_index_mmap = true"),
       proven("dataset.num_dataset_builder_threads", "2", cache, "num_dataset_builder_threads = 2"),
       proven("checkpoint.save_rng", "false", knobs, "WithoutTheSeedARunGoesOnIfItIsTold"),

@@ -27,7 +27,7 @@ StageBytes& stage(Figures& f) {
 double capacity(const Figures& f) {
   return f.machine->capacity_bytes;
 }
-void use_fp8(Figures& f, const char* scaling) {
+void use_fp8(Figures& f, Fp8Scaling scaling = Fp8Scaling::tensorwise) {
   f.fp8 = true, f.scaling = scaling;
 }
 
@@ -128,7 +128,8 @@ void add_expert_cases(std::vector<RuleCase>& c) {
     };
   };
   add(c, "ep-raise-first", large(2, 90e9), large(2, 70e9), large(8, 90e9), kNot);
-  const auto gathers = [](const char* type, int64_t topk) {
+  using enum TokenDispatcher;
+  const auto gathers = [](TokenDispatcher type, int64_t topk) {
     return [=](Figures& f) {
       add_experts(f), f.model.moe.routing.topk = topk;
       f.config.model.moe.moe_token_dispatcher_type = type;
@@ -141,8 +142,7 @@ void add_expert_cases(std::vector<RuleCase>& c) {
     };
   };
   add(c, "ep-overlap-off", exposed(0.1), exposed(0.1, true), exposed(0.03), kNot);
-  add(c, "ep-dispatcher", gathers("allgather", 6), gathers("alltoall", 6), gathers("allgather", 7),
-      kNot);
+  add(c, "ep-dispatcher", gathers(allgather, 6), gathers(alltoall, 6), gathers(allgather, 7), kNot);
 }
 
 void add_sharding(std::vector<RuleCase>& c) {
@@ -219,8 +219,8 @@ void add_data_overlap(std::vector<RuleCase>& c) {
       c, "dp-reduce-bf16-ring", bf16(128), [](Figures& f) { f.ranks = f.dp = 128; }, bf16(127),
       kNot);
   add(
-      c, "dp-fp8-gather", [](Figures& f) { use_fp8(f, "tensorwise"); }, nothing,
-      [](Figures& f) { use_fp8(f, "mxfp8"); }, kNot);
+      c, "dp-fp8-gather", [](Figures& f) { use_fp8(f); }, nothing,
+      [](Figures& f) { use_fp8(f, Fp8Scaling::mxfp8); }, kNot);
 }
 
 void add_model_overlap(std::vector<RuleCase>& c) {
@@ -234,7 +234,7 @@ void add_model_overlap(std::vector<RuleCase>& c) {
   const auto pipelined = [](bool pipeline, int tp) {
     return [=](Figures& f) {
       set_sizes(f, tp), f.config.tensor_overlap.tp_comm_overlap = true;
-      if (pipeline) f.config.tensor_overlap.method = "pipeline";
+      if (pipeline) f.config.tensor_overlap.method = OverlapMethod::pipeline;
     };
   };
   const auto multiprocessors = [](std::optional<int> number, double share) {
@@ -250,7 +250,7 @@ void add_model_overlap(std::vector<RuleCase>& c) {
   const auto narrow = [](bool fp8, bool on) {
     return [=](Figures& f) {
       set_sizes(f, 2), f.config.tensor_overlap.tp_comm_overlap = true;
-      if (fp8) use_fp8(f, "tensorwise");
+      if (fp8) use_fp8(f);
       f.config.tensor_overlap.fp8_buf = on;
     };
   };
@@ -263,16 +263,17 @@ void add_model_overlap(std::vector<RuleCase>& c) {
   };
   add(c, "pp-p2p-exposed", messages(0.1, false), messages(0.02, false), messages(0.02, true),
       kFires);
-  const auto ring = [](int64_t length, const char* type, int64_t kv_heads) {
+  using enum ContextExchange;
+  const auto ring = [](int64_t length, ContextExchange type, int64_t kv_heads) {
     return [=](Figures& f) {
       f.length = length, f.model.kv_heads = kv_heads, set_sizes(f, 1, 2);
-      f.config.context_parallel.cp_comm_type = std::string(type);
+      f.config.context_parallel.cp_comm_type = type;
     };
   };
-  add(c, "cp-p2p-covered", ring(8192, "p2p", 8), ring(512, "p2p", 8), ring(3104, "p2p", 32), kNot);
-  add(c, "cp-chunk-short", ring(512, "p2p", 8), ring(8192, "p2p", 8), ring(512, "a2a", 8), kNot);
+  add(c, "cp-p2p-covered", ring(8192, p2p, 8), ring(512, p2p, 8), ring(3104, p2p, 32), kNot);
+  add(c, "cp-chunk-short", ring(512, p2p, 8), ring(8192, p2p, 8), ring(512, a2a, 8), kNot);
   add(
-      c, "cp-allgather-gqa", ring(8192, "p2p", 8), ring(8192, "all_gather", 8),
+      c, "cp-allgather-gqa", ring(8192, p2p, 8), ring(8192, all_gather, 8),
       [](Figures& f) { set_sizes(f, 1, 2), f.times->compute = 0.05; }, kNot);
   const auto windows = [](int64_t second, int cp) {
     return [=](Figures& f) { set_sizes(f, 1, cp), f.model.windows = {0, second}; };
@@ -281,27 +282,27 @@ void add_model_overlap(std::vector<RuleCase>& c) {
 }
 
 void add_precision(std::vector<RuleCase>& c) {
-  const auto sends = [](double exposed, std::optional<std::string> format) {
+  const auto sends = [](double exposed, std::optional<SentFormat> format) {
     return [=](Figures& f) {
-      add_experts(f), use_fp8(f, "mxfp8"), f.times->exposed["ep"] = exposed;
+      add_experts(f), use_fp8(f, Fp8Scaling::mxfp8), f.times->exposed["ep"] = exposed;
       f.config.model.moe.moe_dispatch_fwd_dtype = format;
     };
   };
-  add(c, "moe-fp8-dispatch", sends(0.1, {}), sends(0.1, "mxfp8"), sends(0.03, {}), kNot);
-  const auto fp8 = [](const char* scaling) { return [=](Figures& f) { use_fp8(f, scaling); }; };
+  add(c, "moe-fp8-dispatch", sends(0.1, {}), sends(0.1, SentFormat::mxfp8), sends(0.03, {}), kNot);
+  const auto fp8 = [](Fp8Scaling scaling) { return [=](Figures& f) { use_fp8(f, scaling); }; };
   add(
-      c, "fp8-linear-share", fp8("tensorwise"), nothing,
-      [](Figures& f) { use_fp8(f, "delayed"), f.machine.reset(); }, kUnknown);
+      c, "fp8-linear-share", fp8(Fp8Scaling::tensorwise), nothing,
+      [](Figures& f) { use_fp8(f, Fp8Scaling::delayed), f.machine.reset(); }, kUnknown);
   const auto host = [](double share) {
-    return [=](Figures& f) { use_fp8(f, "tensorwise"), f.times->host = share; };
+    return [=](Figures& f) { use_fp8(f), f.times->host = share; };
   };
   add(c, "fp8-host-bound", host(0.2), host(0.05), host(0.1), kNot);
-  add(c, "fp8-block-size", fp8("blockwise"), nothing, fp8("tensorwise"), kNot);
+  add(c, "fp8-block-size", fp8(Fp8Scaling::blockwise), nothing, fp8(Fp8Scaling::tensorwise), kNot);
   const auto products = [](double share) {
-    return [=](Figures& f) { use_fp8(f, "tensorwise"), f.times->products = share; };
+    return [=](Figures& f) { use_fp8(f), f.times->products = share; };
   };
   add(c, "fp8-range", products(0.1), products(0.6), products(0.45), kNot);
-  add(c, "fp8-export", fp8("mxfp8"), nothing, nothing, kNot);
+  add(c, "fp8-export", fp8(Fp8Scaling::mxfp8), nothing, nothing, kNot);
 }
 
 void add_host(std::vector<RuleCase>& c) {
@@ -355,8 +356,8 @@ void add_memory(std::vector<RuleCase>& c) {
   add(c, "offload-balance", offloads(1e9, 0.1), offloads(0, 0), offloads(1e9, 0), kNot);
   add(c, "precision-aware", share(0.95), nothing, share(0.9), kNot);
   add(
-      c, "fp8-params", [=](Figures& f) { use_fp8(f, "tensorwise"), share(0.95)(f); }, nothing,
-      [=](Figures& f) { use_fp8(f, "tensorwise"), share(0.9)(f); }, kNot);
+      c, "fp8-params", [=](Figures& f) { use_fp8(f), share(0.95)(f); }, nothing,
+      [=](Figures& f) { use_fp8(f), share(0.9)(f); }, kNot);
   add(c, "fragmentation", share(0.95), share(0.5), share(0.94), kNot);
   const auto stages = [](double first, double second) {
     return [=](Figures& f) {

@@ -40,8 +40,13 @@ List tensors_and_context() {
   return {
       {"alone", {"dist.ranks=1"}},
       {"encoder",
-       {"dist.ranks=4", kTensor, kSequence, "model.family=t5", "model.encoder_seq_length=48"}},
-      {"images", {"dist.ranks=4", kTensor, "model.hf_config=" + llava()}},
+       {"dist.ranks=4", kTensor, kSequence, "model.family=t5", "model.encoder_seq_length=48"},
+       true},
+      {"encoder_stages",
+       {"dist.ranks=3", kStages, "model.encoder_pipeline_model_parallel_size=1", "model.family=t5",
+        "model.encoder_seq_length=48"},
+       true},
+      {"images", {"dist.ranks=4", kTensor, "model.hf_config=" + llava()}, true},
       {"images_frozen_tower",
        {"dist.ranks=2", "model.hf_config=" + llava(), "model.freeze_vision_model=true"}},
       {"tensor", {"dist.ranks=2", kTensor}, true},
@@ -86,7 +91,17 @@ List adapters() {
             "model.recompute_modules=[core_attn, mlp]"}},
           {"adapters_magnitudes",
            {"dist.ranks=4", kTensor, kSequence, "peft.scheme=dora", rank, "peft.dropout=0.1",
-            "peft.train=[norm]", "train.global_batch_size=8"}}};
+            "peft.train=[norm]", "train.global_batch_size=8"}},
+          {"adapters_fp8_delayed",
+           {"dist.ranks=2", kTensor, lora, rank, kRecipe + "bf16_with_fp8_delayed_scaling_mixed"}},
+          {"adapters_mxfp8",
+           {"dist.ranks=2", kStages, "peft.scheme=dora", rank, "peft.dropout=0.1",
+            kRecipe + "bf16_with_mxfp8_mixed"},
+           true},
+          {"adapters_further_tokens",
+           {"dist.ranks=2", kStages, lora, rank, "model.mtp_num_layers=1",
+            "peft.target_modules=[all-linear, mtp]"},
+           true}};
 }
 
 List stages() {

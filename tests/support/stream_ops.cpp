@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "comm/start_request.h"
-#include "ops/table_entries.h"
+#include "ops/table.h"
 #include "ops/unowned_args.h"
 #include "support/stream_device.h"
 

@@ -106,8 +106,8 @@ class ToyTrainer {
     for (size_t i = from; i < parameters_.size(); ++i) {
       const size_t unit = store_->bucket_of(parameters_[i]);
       if (i == from) {
-        store_->plan_now(plan, unit);
-      } else if (!store_->plan_ahead(plan, unit)) {
+        store_->sharded_weights()->plan_now(plan, unit);
+      } else if (!store_->sharded_weights()->plan_ahead(plan, unit)) {
         break;
       }
     }
@@ -117,14 +117,14 @@ class ToyTrainer {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const Parameter& p = parameters_[run_.last_first ? parameters_.size() - 1 - i : i];
       if (run_.plans && store_->shards_weights()) {
-        store_->keep_gathered(plan(i));
-        store_->gather(plan(i));
+        store_->sharded_weights()->keep_gathered(plan(i));
+        store_->sharded_weights()->gather(plan(i));
       }
       const AcquiredWeight weight(*store_, p, WeightUse::forward);
       const Tensor out = context_.allocate(weight.tensor().dtype(), p.shape, MemoryTag::other);
       copy(context_, {weight.tensor(), out});
     }
-    if (run_.plans && store_->shards_weights()) store_->keep_gathered({});
+    if (run_.plans && store_->shards_weights()) store_->sharded_weights()->keep_gathered({});
   }
   void backward(int step, int micro_batch) {
     for (size_t i = parameters_.size(); i-- > 0;) {

@@ -59,13 +59,14 @@ def run(phases, limit):
     return times, outcome, left_out, failed, ended
 
 
-def record(times, outcome, compile_seconds):
-    with open(COSTS, "w") as file:
-        json.dump({"compile_seconds": round(compile_seconds, 2),
-                   "phases": {name: round(seconds) for name, seconds in times if isinstance(seconds, float)},
-                   "tests": {name: round(seconds, 1) for name, seconds in sorted(outcome.seconds.items()) if seconds >= 0.5}},
-                  file, indent=0)
-        file.write("\n")
+def recorded(costs, pace, times, outcome, compile_seconds):
+    """New costs: those of this run, and of what comes in other runs the old ones at this machine's pace."""
+    phase_seconds = {name: seconds * pace for name, seconds in costs["phases"].items()}
+    phase_seconds |= {name: seconds for name, seconds in times if isinstance(seconds, float)}
+    test_seconds = {name: seconds * pace for name, seconds in costs["tests"].items()} | outcome.seconds
+    return {"compile_seconds": round(compile_seconds, 2),
+            "phases": {name: round(seconds) for name, seconds in phase_seconds.items()},
+            "tests": {name: round(seconds, 1) for name, seconds in sorted(test_seconds.items()) if seconds >= 0.5}}
 
 
 def main():
@@ -84,12 +85,16 @@ def main():
     turn = commit_number()
     output.say(f"== {options.minutes:g} minutes, {cores} cores, pace {pace:.2f} ({compile_seconds:.1f} s for a source that takes "
                f"{costs['compile_seconds']} s on the machine of costs.json), turn {turn}")
-    times, outcome, left_out, failed, ended = run(Phases(limit, costs, pace, turn, cores), limit)
+    phases = Phases(limit, costs, pace, turn, cores)
+    output.say(f"these phases come in another run: {'; '.join(phases.come_later())}")
+    times, outcome, left_out, failed, ended = run(phases, limit)
     output.say("\n".join(report.lines(times, outcome, left_out, costs, pace, limit.passed())))
     if failed:
         output.say("== failed phases: " + ", ".join(failed))
     if options.record and not failed:
-        record(times, outcome, compile_seconds)
+        with open(COSTS, "w") as file:
+            json.dump(recorded(costs, pace, times, outcome, compile_seconds), file, indent=0)
+            file.write("\n")
     sys.exit(1 if failed or outcome.failed or not ended.issuperset(NEEDED) else 0)
 
 

@@ -17,6 +17,8 @@ SUITES_UNDER_ASAN = "^(unit|parity|fault|fuzz)$"
 # gpu.ops_on_doubles takes half a minute, and test_unit_ops_on_cuda runs the same code. tests/CMakeLists.txt leaves out more.
 NOT_UNDER_ASAN = "^gpu[.]ops_on_doubles"
 GPU_TARGETS = ["80", "90a", "100a"]  # cmake/CudaLibrary.cmake
+TSAN = ("build tsan", "tsan")
+ASAN_OF_OTHERS = ("build asan, other programs", "asan, other programs")
 # Programs on hostile bytes, which find more there.
 RUN_UNDER_ASAN = "^fuzz[.]"
 # Sources that are compiled otherwise under AddressSanitizer though they are not instrumented (tests/CMakeLists.txt).
@@ -35,9 +37,14 @@ class Phases:
     def __init__(self, limit, costs, pace, turn, cores):
         self.limit, self.costs, self.pace, self.turn, self.cores = limit, costs, pace, turn, cores
 
+    def come_later(self):
+        """The phases whose turn it is not: ThreadSanitizer, and the programs under AddressSanitizer that read no foreign bytes,
+        have every other run."""
+        return TSAN if self.turn % 2 else ASAN_OF_OTHERS
+
     def in_order(self):
         """(name, function, names of phases that must have ended)."""
-        return [
+        every = [
             ("format", self.format, []),
             ("build", self.build, []),
             ("build tests", self.build_tests, ["build"]),
@@ -53,6 +60,7 @@ class Phases:
             ("torture", self.torture, ["build"]),
             ("random runs", self.random_runs, ["build"]),
         ]
+        return [phase for phase in every if phase[0] not in self.come_later()]
 
     def seconds_of(self, name):
         """What a phase takes here if nothing is in the compiler cache."""

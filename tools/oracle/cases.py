@@ -61,6 +61,16 @@ def opt(**fields):
     return config
 
 
+def t5(**fields):
+    config = {
+        "model_type": "t5", "vocab_size": 300, "d_model": 60, "d_kv": 14, "d_ff": 112, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 5,
+        "feed_forward_proj": "relu", "dropout_rate": 0.0, "tie_word_embeddings": True, "is_encoder_decoder": True,
+        "decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0,
+    }
+    config.update(fields)
+    return config
+
+
 def rope(kind, **fields):
     return {"rope_scaling": {"rope_type": kind, **fields}}
 
@@ -218,6 +228,11 @@ CASES = {
     "mpt_five_heads": (mpt(n_heads=5, attn_config={"softmax_scale": 0.4}, tie_word_embeddings=False), 200),
     "opt": (opt(), 64),
     "opt_gelu_untied": (opt(activation_function="gelu", enable_bias=False, tie_word_embeddings=False), 200),
+    "t5": (t5(), 64),
+    "t5_few_buckets": (t5(num_heads=3, d_kv=28, num_layers=4, num_decoder_layers=1, relative_attention_num_buckets=10,
+                          relative_attention_max_distance=37, layer_norm_epsilon=1e-4), 200),
+    "t5_v1_1": (t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, d_ff=100), 64),
+    "t5_gated_silu": (t5(feed_forward_proj="gated-silu", tie_word_embeddings=False, num_heads=4, d_kv=9), 200),
     "phi3": (decoder("phi3", num_key_value_heads=4, sliding_window=None), 64),
     "phi3_part_window": (decoder("phi3", num_key_value_heads=1, partial_rotary_factor=0.75, sliding_window=21,
                                  tie_word_embeddings=True), 200),

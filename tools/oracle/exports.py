@@ -41,6 +41,8 @@ LLAMA3 = ("rope_scaling={rope_type: llama3, factor: 8.0, low_freq_factor: 1.0, h
 LINEAR = "rope_scaling={rope_type: linear, factor: 2.5}"
 TIED, UNTIED = ("share_embeddings_and_output_weights=" + value for value in ("true", "false"))
 
+# Families whose models are written to neither of the two formats that are read back here.
+WITHOUT_EXPORTS = {"t5"}
 # name: fields of section model; the family is the name up to the first "-"
 CASES = {
     "gpt2": ["num_query_groups=4"],
@@ -176,7 +178,7 @@ def main():
     versions = [f"{module.__name__} {getattr(module, '__version__', '')}".strip() for module in (transformers, torch, peft, gguf)]
     print(", ".join(versions))
     viaduct, failed = Viaduct(arguments.viaduct), 0
-    missing = set(families(viaduct)) - {name.split("-")[0] for name in CASES}
+    missing = set(families(viaduct)) - {name.split("-")[0] for name in CASES} - WITHOUT_EXPORTS
     if missing:
         parser.error(f"families without a case: {', '.join(sorted(missing))}")
     print(f"| {'case':22} | {' | '.join(f'{column:9}' for column in COLUMNS)} | problems |\n|{'---|' * (len(COLUMNS) + 2)}")

@@ -73,7 +73,14 @@ def make(folder, config, length, seed, dtype=torch.float32):
     vocabulary = min([config.get("text_config", config)["vocab_size"], *images])  # the ids for images are the last ones
     ids = torch.randint(vocabulary, (ROWS, length), generator=generator)
     ids[:, 3] = 0  # the padding token, if the model has one: it is looked up but gets no gradient
-    return {"input_ids": ids, "labels": ids.clone()}
+    if not config.get("is_encoder_decoder"):
+        return {"input_ids": ids, "labels": ids.clone()}
+    mask = torch.ones_like(ids)
+    mask[1, length - length // 4:] = 0
+    ids[mask == 0] = config["pad_token_id"]
+    labels = torch.randint(vocabulary, (ROWS, length // 2 + 1), generator=generator)
+    labels[0, -3:] = -100
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 def convert_there_and_back(viaduct, work, batch, expected):

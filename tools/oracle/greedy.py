@@ -1,5 +1,5 @@
 """Writes tests/data/generation.json: transformers' greedy continuations of the golden models' first rows, in FP32, plain
-and with a repetition penalty, with the part of each row that is the prompt.
+and with a repetition penalty, with the part of each row that is the prompt; of models with an encoder, which read it there, their answers.
 
     build/oracle-env/bin/python tools/oracle/greedy.py
 """
@@ -21,9 +21,11 @@ PROMPT, NEW, PENALTY = 12, 40, 1.25
 
 def continued(network, prompt, **settings):
     ids = torch.tensor([prompt])
+    if network.config.is_encoder_decoder:
+        settings["decoder_start_token_id"] = network.config.decoder_start_token_id
     out = network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False, eos_token_id=None,
                            pad_token_id=0, **settings)
-    return out[0, len(prompt):].tolist()
+    return out[0, 1 if network.config.is_encoder_decoder else len(prompt):].tolist()
 
 
 def network_of(folder):
@@ -54,8 +56,9 @@ def main():
         if rows is None or "packed" in folder.name:
             continue
         network = network_of(folder / "model")
+        inputs = {name: golden[name] for name in ("input_ids", "attention_mask", "decoder_input_ids") if name in golden}
         with torch.no_grad():
-            difference = (network(rows).logits - golden["logits"]).abs().max().item()
+            difference = (network(**inputs).logits - golden["logits"]).abs().max().item()
         if difference > 1e-4:
             raise RuntimeError(f"{folder.name}: this version of transformers does not compute the results of golden.safetensors ({difference})")
         network.generation_config = transformers.GenerationConfig()

@@ -42,14 +42,16 @@ class StayInDouble(TorchFunctionMode):
 
 
 def default_attention(config):
-    """transformers' default, except where its fused attention lacks a feature: the soft cap of Gemma 2 and the sinks of GPT-OSS."""
+    """transformers' default, except where its fused attention lacks a feature: the soft cap of Gemma 2, the sinks of GPT-OSS and the bias of T5."""
     capped = getattr(config, "attn_logit_softcapping", None) is not None
-    return "eager" if capped or config.model_type == "gpt_oss" else "sdpa"
+    return "eager" if capped or config.model_type in ("gpt_oss", "t5") else "sdpa"
 
 
 def model_class(folder):
-    """Of a model that takes images the whole one; only text goes in."""
+    """Of a model that takes images the whole one; only text goes in. With an encoder: the one that says the labels."""
     config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    if config.get("is_encoder_decoder"):
+        return transformers.AutoModelForSeq2SeqLM
     return transformers.AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
 
 
@@ -83,9 +85,13 @@ def arithmetic(how):
 def compute(model, batch, how="fp32", micro_batches=1):
     """Computes logits, loss and gradients of the mean loss over all scored tokens, with the rows in `micro_batches` parts, as in a training loop."""
     labels = batch.get("labels", batch["input_ids"])
-    # Position t is scored against label t + 1; -100 is skipped; the mean is over the scored tokens of the batch.
-    scored = (labels[:, 1:] != -100).sum()
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids") if name in batch}
+    # Position t is scored against label t + 1, with an encoder against label t, where the decoder's rows are the labels one place later;
+    # -100 is skipped; the mean is over the scored tokens of the batch.
+    later = 1
+    if model.config.is_encoder_decoder:
+        later, inputs["decoder_input_ids"] = 0, model.prepare_decoder_input_ids_from_labels(labels)
+    scored = (labels[:, later:] != -100).sum()
     model.zero_grad(set_to_none=True)
     logits, total = [], 0
     for part in range(micro_batches):
@@ -95,7 +101,7 @@ def compute(model, batch, how="fp32", micro_batches=1):
                 out = model(**{name: tensor[rows] for name, tensor in inputs.items()}, use_cache=False).logits
             values = out if how == "fp64" else out.float()  # the loss is FP32, as in transformers
             loss = torch.nn.functional.cross_entropy(
-                values[:, :-1].flatten(0, 1), labels[rows, 1:].flatten(), ignore_index=-100, reduction="sum") / scored
+                values[:, : values.shape[1] - later].flatten(0, 1), labels[rows, later:].flatten(), ignore_index=-100, reduction="sum") / scored
             loss.backward()
         logits.append(out.detach())
         total = total + loss.detach()

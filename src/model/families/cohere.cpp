@@ -81,7 +81,7 @@ nlohmann::ordered_json write_cohere(const ModelConfig& model) {
 }
 
 void resolve_cohere(ModelFields& fields) {
-  fields.normalization.resolve("LayerNorm");
+  fields.normalization.resolve(NormKind::layer_norm);
   fields.layernorm_bias.resolve(false);
   fields.parallel_block.resolve(true);
   fields.parallel_block_shared_norm.resolve(fields.parallel_block.value());

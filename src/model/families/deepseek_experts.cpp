@@ -121,7 +121,7 @@ void resolve_deepseek_experts(const DeepSeekDefaults& defaults, MoeFields& moe) 
 }
 
 void resolve_deepseek_choice(const DeepSeekChoice& defaults, MoeFields& moe) {
-  moe.moe_router_score_function.resolve("sigmoid");
+  moe.moe_router_score_function.resolve(ScoreFunction::sigmoid);
   moe.moe_router_enable_expert_bias.resolve(true);
   moe.moe_router_norm_topk_prob.resolve(defaults.normalize);
   moe.moe_router_num_groups.resolve(defaults.groups);

@@ -94,7 +94,7 @@ nlohmann::ordered_json write_falcon(const ModelConfig& model) {
 }
 
 void resolve_falcon(ModelFields& fields) {
-  fields.normalization.resolve("LayerNorm");
+  fields.normalization.resolve(NormKind::layer_norm);
   fields.activation_func.resolve("gelu");
   fields.gated_linear_unit.resolve(false);
   fields.num_query_groups.resolve(1);

@@ -63,7 +63,7 @@ nlohmann::ordered_json write_gpt_neox(const ModelConfig& model) {
 }
 
 void resolve_gpt_neox(ModelFields& fields) {
-  fields.normalization.resolve("LayerNorm");
+  fields.normalization.resolve(NormKind::layer_norm);
   fields.activation_func.resolve("gelu");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);

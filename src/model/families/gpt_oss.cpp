@@ -103,7 +103,7 @@ TensorNames names() {
 }
 
 void resolve_gpt_oss(ModelFields& fields) {
-  fields.softmax_type.resolve("learnable");
+  fields.softmax_type.resolve(SoftmaxType::learnable);
   fields.moe_router_linear_bias.resolve(true);
   fields.add_bias_linear.resolve(true);
   fields.activation_func.resolve("quick_gelu");

@@ -151,7 +151,7 @@ void resolve_llama4_text(ModelFields& fields) {
   MoeFields& moe = fields.moe;
   moe.num_moe_experts.resolve(kExperts);
   moe.moe_router_topk.resolve(1);
-  moe.moe_router_score_function.resolve("sigmoid");
+  moe.moe_router_score_function.resolve(ScoreFunction::sigmoid);
   moe.moe_apply_probs_on_input.resolve(true);
   moe.moe_ffn_hidden_size.resolve(8192);
   moe.moe_shared_expert_intermediate_size.resolve(moe.moe_ffn_hidden_size.value());

@@ -85,7 +85,7 @@ void resolve_minimax_m2(ModelFields& fields) {
   fields.qk_layernorm_per_head.resolve(false);
   fields.moe.num_moe_experts.resolve(kMiniMaxExperts);
   fields.moe.moe_router_topk.resolve(kMiniMaxChosen);
-  fields.moe.moe_router_score_function.resolve("sigmoid");
+  fields.moe.moe_router_score_function.resolve(ScoreFunction::sigmoid);
   fields.moe.moe_router_enable_expert_bias.resolve(true);
 }
 

@@ -102,7 +102,7 @@ nlohmann::ordered_json write_mpt(const ModelConfig& model) {
 }
 
 void resolve_mpt(ModelFields& fields) {
-  fields.normalization.resolve("LayerNorm");
+  fields.normalization.resolve(NormKind::layer_norm);
   fields.layernorm_bias.resolve(false);
   fields.activation_func.resolve("gelu");
   fields.gated_linear_unit.resolve(false);

@@ -77,7 +77,7 @@ nlohmann::ordered_json write_opt(const ModelConfig& model) {
 }
 
 void resolve_opt(ModelFields& fields) {
-  fields.normalization.resolve("LayerNorm");
+  fields.normalization.resolve(NormKind::layer_norm);
   fields.activation_func.resolve("relu");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);

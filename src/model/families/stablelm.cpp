@@ -33,7 +33,7 @@ nlohmann::ordered_json write_stablelm(const ModelConfig& model) {
 }
 
 void resolve_stablelm(ModelFields& fields) {
-  fields.normalization.resolve("LayerNorm");
+  fields.normalization.resolve(NormKind::layer_norm);
   fields.rotary_percent.resolve(kRotatedPart);
   fields.qk_layernorm_own_weights.resolve(fields.qk_layernorm.value_or(false) &&
                                           fields.qk_layernorm_per_head.value_or(true));

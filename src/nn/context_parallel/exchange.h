@@ -1,7 +1,10 @@
 #pragma once
 // How the ranks of a context group attend to each other's tokens; selected per layer.
 
+#include <array>
 #include <string_view>
+
+#include "config/choice.h"
 
 namespace viaduct {
 
@@ -10,9 +13,8 @@ namespace viaduct {
 /// contiguous ranks, a ring across the runs.
 enum class ContextExchange { p2p, all_gather, a2a, a2a_p2p };
 
-/// "p2p", "all_gather", "a2a", "a2a+p2p".
-std::string_view context_exchange_name(ContextExchange exchange);
-/// The exchange with this name; else a ConfigError that lists the names.
-ContextExchange parse_context_exchange(std::string_view name);
+constexpr auto choice_names(ContextExchange) {
+  return std::to_array<std::string_view>({"p2p", "all_gather", "a2a", "a2a+p2p"});
+}
 
 }  // namespace viaduct

@@ -47,7 +47,8 @@ AttentionProblem half_problem(const AttentionProblem& base, const ContextLayout&
 AttentionResult gathered_forward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
                                  const AttentionProblem& base, const AttentionHeads& heads,
-                                 const SavedStore& saved) {
+                                 const SavedStore& saved, const RelativeBias& bias) {
+  const AcquiredBias acquired(context, bias);
   const AttentionHeads kv = gather_key_values(context, group, layout, heads);
   const Shape shape{heads.q.dim(0), heads.q.dim(1), heads.v.dim(2)};
   AttentionResult whole;
@@ -60,7 +61,7 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
         allocate_attended(context, method, shape, half == 0 ? saved.tag() : MemoryTag::activations);
     args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)},
                                  half == 0 ? saved.statistic_tag() : MemoryTag::activations);
-    attend(context.ops, method, args);
+    attend(context.ops, method, args, acquired.get());
     if (half == 0) {
       whole = {args.out, args.lse};
     } else {
@@ -74,7 +75,9 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
 AttentionHeads gathered_backward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
                                  const AttentionProblem& base, const AttentionHeads& heads,
-                                 const AttendedGradient& d_out, const Tensor& lse) {
+                                 const AttendedGradient& d_out, const Tensor& lse,
+                                 const RelativeBias& bias) {
+  AcquiredBias acquired(context, bias, true);
   const auto zeros = [&](const Shape& shape) {
     const Tensor tensor = context.statistic(shape, MemoryTag::activations);
     fill(context.ops, {tensor, 0});
@@ -91,8 +94,9 @@ AttentionHeads gathered_backward(RankContext& context, Communicator& group,
   args.dv = zeros({group.size() * tokens, kv_heads, heads.v.dim(2)});
   for (int half = 0; half < 2; ++half) {
     args.problem = half_problem(base, layout, half);
-    attend_backward(context.ops, method, args);
+    attend_backward(context.ops, method, args, acquired.get());
   }
+  acquired.done();
   AttentionHeads gradients{args.dq, {}, {}};
   const auto scatter = [&](const Tensor& all, Tensor& part, Tensor& mine) {
     part = gather_rows(context.ops, all, layout.heads.parted_order);

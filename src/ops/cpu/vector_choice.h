@@ -21,6 +21,19 @@ inline constexpr CpuIsa isa_of(const Choice& choice) {
                                            : CpuIsa::avx512;
 }
 
+/// What `isa` runs of a family that is compiled for these; AVX512-BF16 and AMX machines run its
+/// AVX-512.
+template <class T>
+T of_isa(CpuIsa isa, T portable, T avx2, T avx512) {
+  return isa == CpuIsa::portable ? portable : isa == CpuIsa::avx2 ? avx2 : avx512;
+}
+/// The same for families that are compiled for AVX512-BF16 too.
+template <class T>
+T of_isa(CpuIsa isa, T portable, T avx2, T avx512, T avx512_bf16) {
+  const bool narrows = isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx;
+  return narrows ? avx512_bf16 : of_isa(isa, portable, avx2, avx512);
+}
+
 /// Kernel "portable", "avx2" or "avx512" for f32, bf16 and f16, "reference" for f64; DeviceError
 /// otherwise.
 Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype);

@@ -2,6 +2,7 @@
 // steps of softmax cross entropy.
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/kernels/score_bias.h"
 #include "ops/cuda/kernels/score_matrix.h"
 
 namespace viaduct::cuda {
@@ -66,11 +67,24 @@ Choice choose_divide(const RowDivideArgs& args, const Traits& traits) {
 Choice choose_pick(const RowPickArgs& args, const Traits& traits) {
   return choose_rows("row_pick", args.out, args, traits);
 }
-Choice choose_bias(const ScoreBiasArgs& args, const Traits&) {
-  return choose_kernel("score_bias", args);
+/// The kernel's arguments have a border for each bucket of several distances but the first.
+void check_buckets(std::string_view op, const RelativeBuckets& relative) {
+  const int64_t own = buckets_of_direction(relative), borders = own - own / 2 - 1;
+  VIADUCT_CHECK(DeviceError, borders <= kMostBorders,
+                "{}: {} buckets are more than its kernel takes; expected {} or fewer", op,
+                relative.buckets, relative.buckets / own * 2 * (kMostBorders + 1));
 }
-Choice choose_bias_backward(const ScoreBiasBackwardArgs& args, const Traits&) {
-  return choose_kernel("score_bias_backward", args);
+Choice choose_bias(const ScoreBiasArgs& args, const Traits& traits) {
+  check_buckets("score_bias", args.relative);
+  return choose_rows("score_bias", args.matrix, args, traits);
+}
+Choice choose_bias_backward(const ScoreBiasBackwardArgs& args, const Traits& traits) {
+  check_buckets("score_bias_backward", args.relative);
+  Choice choice = choose_rows("score_bias_backward", args.gradient, args, traits);
+  choice.workspace_bytes =
+      parts_of(args.gradient.dim(1)) * args.d_table.elements() * dtype_bytes(DType::f64);
+  choice.launches = 2;
+  return choice;
 }
 Choice choose_loss_backward(const SoftmaxLossBackwardArgs& args, const Traits& traits) {
   return choose_rows("softmax_loss_backward", args.out, args, traits);
@@ -84,7 +98,6 @@ void add_composed(OpTable& table) {
   add_entry(table.score_softmax, choose_softmax);
   add_entry(table.score_softmax_backward, choose_softmax_backward);
   add_entry(table.score_dropout, choose_dropout);
-  // Without kernels yet: a launch is refused by name.
   add_entry(table.score_bias, choose_bias);
   add_entry(table.score_bias_backward, choose_bias_backward);
   add_entry(table.soft_cap, choose_soft_cap);

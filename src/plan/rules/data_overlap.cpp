@@ -153,7 +153,7 @@ Finding norm_sm_margin(const Figures&, const Thresholds&) {
 Finding dp_reduce_bf16(const Figures& f, const Thresholds& limits) {
   if (f.shards() == 1) return not_applicable(kOneDataRank);
   if (!f.config.ddp.grad_reduce_in_fp32) return not_applicable("gradients are not reduced in FP32");
-  if (f.model.family.empty() || f.config.mixed_precision.recipe == "fp32")
+  if (f.model.family.empty() || f.config.mixed_precision.recipe == RecipeName::fp32)
     return not_applicable("gradients of mixed_precision.recipe = fp32 are FP32");
   if (ring(f) >= static_cast<int64_t>(limits[Limit::ring_bf16]))
     return not_applicable(fmt::format("a ring of {} ranks loses accuracy in BF16", ring(f)));
@@ -173,7 +173,7 @@ Finding dp_reduce_bf16(const Figures& f, const Thresholds& limits) {
 
 Finding dp_reduce_bf16_ring(const Figures& f, const Thresholds& limits) {
   if (f.shards() == 1) return not_applicable(kOneDataRank);
-  if (f.config.ddp.grad_reduce_in_fp32 || f.config.mixed_precision.recipe == "fp32")
+  if (f.config.ddp.grad_reduce_in_fp32 || f.config.mixed_precision.recipe == RecipeName::fp32)
     return not_applicable("gradients are reduced in FP32");
   if (f.config.ddp.reduce_scatter_with_fp32_accumulation)
     return not_applicable("sums are kept in FP32");
@@ -205,10 +205,11 @@ Finding dp_sharp(const Figures& f, const Thresholds& limits) {
 
 Finding dp_fp8_gather(const Figures& f, const Thresholds&) {
   if (!f.fp8) return not_applicable("products are not in FP8");
-  if (f.scaling != "tensorwise" && f.scaling != "delayed")
+  if (scaling_of(f.scaling) != Scaling::tensor)
     return not_applicable(
-        fmt::format("fp8_recipe={} does not gather codes of one scale", f.scaling));
+        fmt::format("fp8_recipe={} does not gather codes of one scale", choice_name(f.scaling)));
   if (f.shards() == 1) return not_applicable(kOneDataRank);
+  if (f.config.peft.any()) return not_applicable("frozen weights (section peft) are not gathered");
   if (f.config.mixed_precision.fp8_param_gather)
     return not_applicable("weights are gathered in FP8");
   return if_gain(Level::hint,

@@ -57,7 +57,7 @@ Finding ep_overlap_off(const Figures& f, const Thresholds& limits) {
   if (exposed <= limits[Limit::exposed_min])
     return not_applicable(fmt::format("exposed exchange of tokens is {:.1f} %", 100 * exposed));
   std::vector<std::string> changes{"comm_overlap.overlap_moe_expert_parallel_comm=true"};
-  if (f.config.model.moe.moe_token_dispatcher_type == "allgather")
+  if (f.config.model.moe.moe_token_dispatcher_type == TokenDispatcher::allgather)
     changes.push_back("model.moe_token_dispatcher_type=alltoall");
   return if_gain(
       Level::hint,
@@ -118,7 +118,7 @@ Finding ep_dispatcher(const Figures& f, const Thresholds&) {
   const double row = 2 * f.tokens() / f.tp * static_cast<double>(f.model.hidden);
   const double gathered = (f.ep - 1) * row;
   const double sent = static_cast<double>(k) * row * (f.ep - 1) / f.ep;
-  if (f.config.model.moe.moe_token_dispatcher_type != "allgather")
+  if (f.config.model.moe.moe_token_dispatcher_type != TokenDispatcher::allgather)
     return not_applicable("tokens are exchanged, not gathered");
   if (f.ep - 1 <= k)
     return not_applicable(

@@ -34,16 +34,17 @@ StageBytes stage_bytes(const DryRun& run) {
           .workspace = bytes_of(run, {MemoryTag::workspace})};
 }
 
-std::string scaling_text(const PrecisionRecipe& recipe) {
+std::optional<Fp8Scaling> fp8_scaling(const PrecisionRecipe& recipe) {
   switch (recipe.products.scaling) {
     case Scaling::tensor:
-      return recipe.amax.source == AmaxSource::history ? "delayed" : "tensorwise";
+      return recipe.amax.source == AmaxSource::history ? Fp8Scaling::delayed
+                                                       : Fp8Scaling::tensorwise;
     case Scaling::blocks:
-      return "blockwise";
+      return Fp8Scaling::blockwise;
     case Scaling::mx:
-      return "mxfp8";
+      return Fp8Scaling::mxfp8;
     default:
-      return "";
+      return std::nullopt;
   }
 }
 
@@ -144,12 +145,12 @@ Figures sizes_of(const RunSetup& setup) {
   f.global_batch = batch_schedule(f.config).full();
   f.length = f.config.model.seq_length.value();
   f.sequence_cut = sizes.sequence_parallel.value_or(false);
-  const std::string strategy = f.config.ddp.strategy();
-  f.distributed_optimizer = f.config.ddp.use_distributed_optimizer && strategy != "no_shard";
+  f.distributed_optimizer = f.config.ddp.use_distributed_optimizer &&
+                            f.config.ddp.strategy() != ShardingStrategy::no_shard;
   f.fully_sharded = f.config.ddp.shards_weights();
   const PrecisionRecipe recipe = precision_recipe(f.config.mixed_precision);
-  f.scaling = scaling_text(recipe);
-  f.fp8 = !f.scaling.empty();
+  f.fp8 = fp8_scaling(recipe).has_value();
+  f.scaling = fp8_scaling(recipe).value_or(f.scaling);
   f.format = product_format(recipe);
   return f;
 }
@@ -315,7 +316,8 @@ std::string axis_of_group(const std::string& group) {
   if (begins("ep") || begins("expert_tp_ep")) return "ep";
   if (begins("tp") || begins("expert_tp")) return "tp";
   if (begins("cp")) return "cp";
-  if (begins("pp") || group == "model" || group == "embedding" || group == "position_embedding")
+  if (begins("pp") || group == "model" || group == "embedding" || group == "position_embedding" ||
+      group.ends_with("coder_positions"))
     return "pp";
   return group;
 }

@@ -72,10 +72,10 @@ struct Figures {
   int64_t length = 1;                                            // s: tokens of a row
   bool sequence_cut = false, distributed_optimizer = true, fully_sharded = false;
   bool fp8 = false;
-  std::string format = "bf16";    // of products (plan/product_peak.h)
-  std::string scaling;            // of FP8 products: "tensorwise", "delayed", "blockwise", "mxfp8"
-  double parameters = 0;          // of the fullest rank
-  double trained_parameters = 0;  // of these: beside adapters the others are frozen
+  std::string format = "bf16";                  // of products (plan/product_peak.h)
+  Fp8Scaling scaling = Fp8Scaling::tensorwise;  // of FP8 products
+  double parameters = 0;                        // of the fullest rank
+  double trained_parameters = 0;                // of these: beside adapters the others are frozen
   double parameters_in_all = 0;
   double expert_parameters = 0;  // of the fullest rank
   int64_t launches = 0;          // of a step, of the rank with the most

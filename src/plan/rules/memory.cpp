@@ -1,6 +1,6 @@
 // Memory: its users, and the cost of freeing it.
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -28,7 +28,8 @@ std::vector<std::string> full() {
           "model.recompute_num_layers=1"};
 }
 bool bf16_weights(const Figures& f) {
-  return f.config.mixed_precision.recipe != "fp32" && f.config.mixed_precision.recipe != "fp64";
+  const RecipeName recipe = f.config.mixed_precision.recipe;
+  return recipe != RecipeName::fp32 && recipe != RecipeName::fp64;
 }
 
 Finding oom_smallest_change(const Figures& f, const Thresholds&) {
@@ -116,19 +117,18 @@ Finding recompute_too_much(const Figures& f, const Thresholds& limits) {
 
 Finding recompute_core_attn_moot(const Figures& f, const Thresholds&) {
   const RecomputeConfig& r = f.config.recompute;
-  const auto& modules = r.recompute_modules;
-  if (!r.selective() || std::find(modules.begin(), modules.end(), "core_attn") == modules.end())
+  auto rest = r.recompute_modules;
+  if (!r.selective() || std::erase(rest, RecomputeModule::core_attn) == 0)
     return not_applicable("attention is not recomputed by itself");
   if (!f.model.flash_attention) return not_applicable("attention keeps its scores");
-  std::string rest;
-  for (const std::string& module : modules)
-    if (module != "core_attn") rest += (rest.empty() ? "" : ",") + module;
   return fires(
       Level::warn,
       "flash attention keeps no scores: recomputing core_attn runs it twice and frees next to "
       "nothing",
       {},
-      {rest.empty() ? change(kNoRecompute) : change({"model.recompute_modules=[" + rest + "]"})});
+      {rest.empty() ? change(kNoRecompute)
+                    : change({fmt::format("model.recompute_modules=[{}]",
+                                          fmt::join(choice_names_of(rest), ","))})});
 }
 
 Finding offload_worth(const Figures& f, const Thresholds& limits) {
@@ -202,6 +202,8 @@ Finding precision_aware(const Figures& f, const Thresholds& limits) {
 Finding fp8_params(const Figures& f, const Thresholds& limits) {
   if (!f.fp8 || f.config.mixed_precision.fp8_param_gather)
     return not_applicable("products are not in FP8, or weights are stored so");
+  if (f.config.peft.any())
+    return not_applicable("frozen weights (section peft) have no masters to write codes from");
   if (!f.machine) return unknown(kNoCapacity);
   if (!f.tighter_than(limits[Limit::fit_tight]))
     return not_applicable(fmt::format("the peak is {:.0f} % of the capacity",

@@ -21,9 +21,10 @@ std::string bytes(double value) {
 bool overlaps_tensors(const Figures& f) {
   return f.config.tensor_overlap.tp_comm_overlap.value_or(false);
 }
-std::string context_type(const Figures& f) {
+/// That of all layers; nothing where each has its own.
+std::optional<ContextExchange> context_type(const Figures& f) {
   const auto& types = f.config.context_parallel.cp_comm_type;
-  return types.is_list() ? "a list" : types.at(0);
+  return types.is_list() ? std::nullopt : std::optional(types.at(0));
 }
 
 Finding tp_overlap_off(const Figures& f, const Thresholds& limits) {
@@ -89,7 +90,7 @@ Finding tp_overlap_sms(const Figures& f, const Thresholds& limits) {
 Finding tp_overlap_splits(const Figures& f, const Thresholds&) {
   if (f.tp == 1 || !overlaps_tensors(f))
     return not_applicable("communication of tensor ranks is not overlapped");
-  if (f.config.tensor_overlap.method != "pipeline")
+  if (f.config.tensor_overlap.method != OverlapMethod::pipeline)
     return not_applicable(
         "products are cut over ranks (ring_exchange); comm_overlap.method=pipeline cuts features");
   std::vector<Advice> advice;
@@ -188,7 +189,7 @@ std::vector<int> inner_sizes(const Figures& f) {
 
 Finding cp_chunk_short(const Figures& f, const Thresholds&) {
   if (f.cp == 1) return not_applicable(kOneContextRank);
-  if (context_type(f) != "p2p")
+  if (context_type(f) != ContextExchange::p2p)
     return not_applicable("keys and values do not travel in a ring alone");
   if (!f.machine) return unknown("the rates of attention and links: give a cluster");
   const double chunk = static_cast<double>(f.length) / f.cp, least = chunk_that_hides(f);
@@ -212,7 +213,8 @@ Finding cp_chunk_short(const Figures& f, const Thresholds&) {
 
 Finding cp_allgather_gqa(const Figures& f, const Thresholds& limits) {
   if (f.cp == 1) return not_applicable(kOneContextRank);
-  if (context_type(f) == "all_gather") return not_applicable("keys and values are gathered");
+  if (context_type(f) == ContextExchange::all_gather)
+    return not_applicable("keys and values are gathered");
   if (!f.times) return unknown(kNoTimes);
   const double moved =
       (f.cp - 1) * 4 * f.tokens() * static_cast<double>(f.model.kv_heads * f.model.head_dim) / f.tp;

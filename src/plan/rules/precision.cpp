@@ -36,9 +36,8 @@ std::optional<Fp8Gain> fp8_gain(const Figures& f) {
 Finding moe_fp8_dispatch(const Figures& f, const Thresholds& limits) {
   if (!f.experts() || f.ep == 1) return not_applicable("tokens do not travel to experts");
   if (!f.fp8) return not_applicable(kNoFp8);
-  if (f.config.model.moe.moe_dispatch_fwd_dtype)
-    return not_applicable("tokens are sent to experts in " +
-                          *f.config.model.moe.moe_dispatch_fwd_dtype);
+  if (const auto& format = f.config.model.moe.moe_dispatch_fwd_dtype)
+    return not_applicable(fmt::format("tokens are sent to experts in {}", choice_name(*format)));
   if (!f.times) return unknown(kNoTimes);
   const double exposed = f.times->share(f.times->exposed_of("ep"));
   if (exposed <= limits[Limit::exposed_min])
@@ -84,12 +83,12 @@ Finding fp8_host_bound(const Figures& f, const Thresholds& limits) {
 
 Finding fp8_block_size(const Figures& f, const Thresholds&) {
   if (!f.fp8) return not_applicable(kNoFp8);
-  if (f.scaling == "tensorwise" || f.scaling == "delayed")
+  if (scaling_of(f.scaling) == Scaling::tensor)
     return not_applicable("there is one scale for each tensor");
   return if_gain(Level::hint,
                  fmt::format("fp8_recipe={} has scales for blocks; one for each tensor is faster "
                              "where its numbers are good enough",
-                             f.scaling),
+                             choice_name(f.scaling)),
                  {}, {change({"mixed_precision.fp8_recipe=tensorwise"})});
 }
 

@@ -151,8 +151,7 @@ Finding fsdp_buffers(const Figures& f, const Thresholds&) {
 }
 
 Finding encoder_layout(const Figures&, const Thresholds&) {
-  return not_applicable(
-      "there is no encoder-decoder model in this trainer; its settings are refused");
+  return not_applicable("plans are of models without an encoder");
 }
 
 /// The axes whose groups should not straddle, data ranks only where their communication shows.

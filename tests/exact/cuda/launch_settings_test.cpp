@@ -52,8 +52,8 @@ TEST(LaunchSettings, TransportsThatAreNotThereAreRefused) {
   EXPECT_THAT(notes({stages + "nccl"}), Not(Contains(HasSubstr("comm_backend"))));
   DistConfig config;
   config.ranks = 2;
-  config.device = std::string("cuda");
-  config.distributed_backend = "gloo";
+  config.device = DeviceKind::cuda;
+  config.distributed_backend = TensorTransport::gloo;
   Launch torchrun{.launcher = Launcher::torchrun, .ranks = 2};
   torchrun.variable = "WORLD_SIZE";
   EXPECT_THAT(

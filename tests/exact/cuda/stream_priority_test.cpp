@@ -28,7 +28,7 @@ RankDevice device_of(const std::optional<std::vector<std::string>>& groups) {
   cuda_host::reset_runtime({});
   use_gpu(0);
   DistConfig config;
-  config.device = std::string("cuda");
+  config.device = DeviceKind::cuda;
   config.high_priority_stream_groups = groups;
   return make_rank_device(config);
 }

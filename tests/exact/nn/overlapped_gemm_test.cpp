@@ -59,7 +59,7 @@ GemmOverlapTable default_table() {
 
 std::string text(const Row& row) {
   return std::string(overlap_gemm_name(row.gemm)) + " " +
-         std::string(overlap_method_name(row.overlap.method)) + " " +
+         std::string(choice_name(row.overlap.method)) + " " +
          std::to_string(row.overlap.num_splits) + (row.overlap.aggregate ? " in pairs" : "");
 }
 

@@ -25,6 +25,8 @@ const Overrides kLora{"peft.scheme=lora", "peft.dim=4", "optimizer.lr=1e-2",
 
 const Overrides kDora = kLora + Overrides{"peft.scheme=dora", "peft.dropout=0.1"};
 const Overrides kTrained = kDora + Overrides{"peft.train=[norm,embed_tokens]"};
+const Overrides kFurther =
+    kLora + Overrides{"model.mtp_num_layers=1", "peft.target_modules=[all-linear,mtp]"};
 
 TEST(AdapterRuns, ChangeNothingFrozen) {
   for (const Overrides& run_of :
@@ -91,8 +93,25 @@ TEST(AdapterRuns, LearnThroughFrozenLayersOfMultiTokenPrediction) {
   EXPECT_THAT(test::setup_of(with + Overrides{"train.skip_train=true"}).notes, testing::Not(said));
 }
 
+TEST(AdapterRuns, LearnInLayersOfMultiTokenPrediction) {
+  EngineOnBlanks run(tiny_run() + kFurther);
+  const auto frozen = run.weights(false), before = run.weights(true);
+  const auto of_layer = [](const std::string& path) {
+    return path.starts_with("multi_token.0.") || path.starts_with("blocks.2.");
+  };
+  EXPECT_EQ(std::ranges::count_if(before, [&](const auto& w) { return of_layer(w.first); }),
+            5 + 8);  // A of the projection, qkv, output, up and down; B of each matrix
+  run.steps(3);
+  EXPECT_EQ(run.weights(false), frozen);
+  size_t changed = 0;
+  for (const auto& [path, bytes] : run.weights(true))
+    changed += of_layer(path) && bytes != before.at(path) ? 1 : 0;
+  EXPECT_GT(changed, 6u);
+  EXPECT_EQ(dry_run(run.setup).peak.bytes, run.rank.device->memory().peak_bytes);
+}
+
 TEST(AdapterRuns, ResumeBitwise) {
-  for (const Overrides& kind : {kLora, kTrained}) {
+  for (const Overrides& kind : {kLora, kTrained, kFurther}) {
     SCOPED_TRACE(testing::PrintToString(kind));
     test::TemporaryFolder folder;
     const Overrides run = tiny_run() + kind;

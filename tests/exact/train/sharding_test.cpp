@@ -22,10 +22,10 @@ using test::ProgramOutcome;
 using test::ProgramRun;
 using test::run_program;
 
-DdpConfig strategy(const std::string& name) {
+DdpConfig sharded(ShardingStrategy strategy) {
   DdpConfig ddp;
-  ddp.data_parallel_sharding_strategy = name;
-  ddp.use_distributed_optimizer = name != "no_shard";
+  ddp.data_parallel_sharding_strategy = strategy;
+  ddp.use_distributed_optimizer = strategy != ShardingStrategy::no_shard;
   return ddp;
 }
 
@@ -37,8 +37,8 @@ ModelConfig model(bool tied) {
   return model;
 }
 
-ProgramOutcome train(ProgramRun run, const std::string& name) {
-  run.ddp = strategy(name);
+ProgramOutcome train(ProgramRun run, ShardingStrategy strategy) {
+  run.ddp = sharded(strategy);
   return run_program(run);
 }
 
@@ -81,16 +81,16 @@ class Sharding : public testing::TestWithParam<ShardingCase> {
 
 // One backward a step: the same sums in the same order.
 TEST_P(Sharding, StrategiesTrainAlike) {
-  const ProgramOutcome expected = train(run_, "optim");
+  const ProgramOutcome expected = train(run_, ShardingStrategy::optim);
   EXPECT_GT(expected.grad_norm, 0);
-  const ProgramOutcome gradients = train(run_, "optim_grads");
+  const ProgramOutcome gradients = train(run_, ShardingStrategy::optim_grads);
   if (run_.micro_batches == 1) {
     expect_same_bits(gradients, expected);
-    expect_same_bits(train(run_, "no_shard"), expected);
+    expect_same_bits(train(run_, ShardingStrategy::no_shard), expected);
   } else {
     EXPECT_LT(distance(gradients, expected), kRounding);
   }
-  expect_same_bits(train(run_, "optim_grads_params"), gradients);
+  expect_same_bits(train(run_, ShardingStrategy::optim_grads_params), gradients);
 }
 
 std::vector<ShardingCase> cases() {
@@ -133,7 +133,7 @@ TEST(ShardedWeights, WhenTheyAreGatheredChangesNoBit) {
                  .layout = {.name = "dp2", .dp = 2},
                  .micro_batches = 2,
                  .device = test::make_scaled_device};  // memory is NaN before it is written
-  run.ddp = strategy("optim_grads_params");
+  run.ddp = sharded(ShardingStrategy::optim_grads_params);
   const ProgramOutcome expected = run_program(run);
   const auto expect_same_with = [&](auto&& change) {
     ProgramRun changed = run;
@@ -163,7 +163,7 @@ TEST(ShardedWeights, WhenTheyAreGatheredChangesNoBit) {
 TEST(ShardedWeights, MicroBatchesInTurn) {
   ProgramRun run{.model = model(false), .layout = {.name = "dp2", .dp = 2}, .micro_batches = 4};
   run.recipe = "fp32";
-  run.ddp = strategy("optim_grads_params");
+  run.ddp = sharded(ShardingStrategy::optim_grads_params);
   const ProgramOutcome expected = run_program(run);
   run.in_turn = 2;
   EXPECT_LT(distance(run_program(run), expected), kRounding);
@@ -174,9 +174,9 @@ TEST(ShardedWeights, PackedFormsFollowTheGatheredWeight) {
     GTEST_SKIP() << "no products that read tiles here";
   ProgramRun run{.model = model(true), .layout = {.name = "dp2", .dp = 2}, .micro_batches = 2};
   run.packed_weights = true;
-  run.ddp = strategy("optim_grads");
+  run.ddp = sharded(ShardingStrategy::optim_grads);
   const ProgramOutcome expected = run_program(run);
-  run.ddp = strategy("optim_grads_params");
+  run.ddp = sharded(ShardingStrategy::optim_grads_params);
   const ProgramOutcome outcome = run_program(run);
   expect_same_bits(outcome, expected);
   EXPECT_LT(outcome.peak_bytes, expected.peak_bytes);
@@ -188,13 +188,14 @@ TEST(SharedState, InstancesTrainAsWithCopiesOfIt) {
                                    {.name = "tp2_dp4", .tp = 2, .dp = 4, .sequence_parallel = true},
                                    {.name = "pp2_dp4", .dp = 4, .pp = 2}};
   for (const ProgramLayout& layout : layouts) {
-    for (const char* name : {"optim", "optim_grads", "optim_grads_params"}) {
-      SCOPED_TRACE(layout.name + " " + name);
+    for (const auto strategy : {ShardingStrategy::optim, ShardingStrategy::optim_grads,
+                                ShardingStrategy::optim_grads_params}) {
+      SCOPED_TRACE(layout.name + " " + std::string(choice_name(strategy)));
       ProgramRun run{.model = model(true), .layout = layout, .micro_batches = 2};
-      run.ddp = strategy(name);
+      run.ddp = sharded(strategy);
       run.ddp.num_distributed_optimizer_instances = 2;
       const ProgramOutcome expected = run_program(run);
-      run.ddp.outer_dp_sharding_strategy = "optim";
+      run.ddp.outer_dp_sharding_strategy = ShardingStrategy::optim;
       const ProgramOutcome shared = run_program(run);
       expect_same_bits(shared, expected);
       EXPECT_LT(shared.peak_bytes, expected.peak_bytes);
@@ -204,10 +205,10 @@ TEST(SharedState, InstancesTrainAsWithCopiesOfIt) {
 
 TEST(ShardedWeights, InstancesKeepAShardEach) {
   ProgramRun run{.model = model(false), .layout = {.name = "dp4", .dp = 4}, .micro_batches = 1};
-  run.ddp = strategy("optim");
+  run.ddp = sharded(ShardingStrategy::optim);
   run.ddp.num_distributed_optimizer_instances = 2;
   const ProgramOutcome expected = run_program(run);
-  run.ddp.data_parallel_sharding_strategy = std::string("optim_grads_params");
+  run.ddp.data_parallel_sharding_strategy = ShardingStrategy::optim_grads_params;
   expect_same_bits(run_program(run), expected);
 }
 

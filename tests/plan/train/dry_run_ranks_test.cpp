@@ -23,16 +23,16 @@ using testing::Not;
 
 struct Sizes {
   int tp = 1, cp = 1, pp = 1, dp = 1, chunks = 1;
-  bool fp32_stream = false;    // under BF16; else all is FP32
-  std::string recompute = "";  // layers, units or none
-  std::string strategy = "";   // of sharding; none: auto
-  int64_t further = 0;         // layers of multi-token prediction
-  bool adapters = false;       // on frozen weights
+  bool fp32_stream = false;                       // under BF16; else all is FP32
+  std::string recompute = "";                     // layers, units or none
+  std::optional<ShardingStrategy> strategy = {};  // none: auto
+  int64_t further = 0;                            // layers of multi-token prediction
+  bool adapters = false;                          // on frozen weights
   std::string name() const {
     return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
            "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "") +
            (fp32_stream ? "_fp32_stream" : "") + (recompute.empty() ? "" : "_" + recompute) +
-           (strategy.empty() ? "" : "_" + strategy) +
+           (strategy ? "_" + std::string(choice_name(*strategy)) : "") +
            (further > 0 ? "_mtp" + std::to_string(further) : "") + (adapters ? "_adapters" : "");
   }
 };
@@ -52,18 +52,19 @@ RunSetup setup_of(const Sizes& sizes) {
   config.parallel.context_parallel_size = sizes.cp;
   config.parallel.pipeline_model_parallel_size = sizes.pp;
   if (sizes.fp32_stream) {
-    config.mixed_precision.recipe = "bf16_mixed";
+    config.mixed_precision.recipe = RecipeName::bf16_mixed;
     config.mixed_precision.fp32_residual_connection = true;
   }
   if (sizes.recompute == "layers") {
     config.recompute = {RecomputeGranularity::full, RecomputeMethod::uniform, 1, {}};
   } else if (sizes.recompute == "units") {
-    config.recompute = {RecomputeGranularity::selective,
-                        std::nullopt,
-                        std::nullopt,
-                        {"core_attn", "layernorm", "mlp"}};
+    config.recompute = {
+        RecomputeGranularity::selective,
+        std::nullopt,
+        std::nullopt,
+        {RecomputeModule::core_attn, RecomputeModule::layernorm, RecomputeModule::mlp}};
   }
-  if (!sizes.strategy.empty()) config.ddp.data_parallel_sharding_strategy = sizes.strategy;
+  if (sizes.strategy) config.ddp.data_parallel_sharding_strategy = *sizes.strategy;
   if (sizes.adapters) config.peft.scheme = "lora", config.peft.dim = 4;
   if (sizes.further > 0) config.model.mtp_num_layers = std::optional(sizes.further);
   if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
@@ -118,26 +119,25 @@ TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, DryRunRanks,
-    testing::Values(Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2}, Sizes{.cp = 2},
-                    Sizes{.pp = 2, .chunks = 2}, Sizes{.tp = 2, .pp = 2},
-                    Sizes{.fp32_stream = true}, Sizes{.tp = 2, .fp32_stream = true},
-                    Sizes{.dp = 2, .fp32_stream = true}, Sizes{.cp = 2, .fp32_stream = true},
-                    Sizes{.pp = 2, .chunks = 2, .fp32_stream = true}, Sizes{.recompute = "layers"},
-                    Sizes{.tp = 2, .recompute = "units"},
-                    Sizes{.tp = 2, .pp = 2, .recompute = "layers"},
-                    Sizes{.cp = 2, .dp = 2, .recompute = "units"},
-                    Sizes{.pp = 2, .chunks = 2, .recompute = "units"},
-                    Sizes{.dp = 2, .strategy = "optim_grads"},
-                    Sizes{.dp = 4, .fp32_stream = true, .strategy = "optim_grads_params"},
-                    Sizes{.tp = 2, .dp = 2, .strategy = "optim_grads_params"},
-                    Sizes{.cp = 2, .recompute = "layers", .strategy = "optim_grads_params"},
-                    Sizes{.pp = 2, .dp = 2, .chunks = 2, .strategy = "optim_grads_params"},
-                    Sizes{.dp = 2, .strategy = "optim_grads", .adapters = true},
-                    Sizes{.tp = 2, .dp = 2, .strategy = "optim_grads_params", .adapters = true},
-                    Sizes{.further = 2}, Sizes{.fp32_stream = true, .further = 1},
-                    Sizes{.tp = 2, .pp = 2, .recompute = "layers", .further = 2},
-                    Sizes{.cp = 2, .dp = 2, .recompute = "units", .further = 1},
-                    Sizes{.pp = 2, .dp = 2, .strategy = "optim_grads_params", .further = 1}),
+    testing::Values(
+        Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2}, Sizes{.cp = 2}, Sizes{.pp = 2, .chunks = 2},
+        Sizes{.tp = 2, .pp = 2}, Sizes{.fp32_stream = true}, Sizes{.tp = 2, .fp32_stream = true},
+        Sizes{.dp = 2, .fp32_stream = true}, Sizes{.cp = 2, .fp32_stream = true},
+        Sizes{.pp = 2, .chunks = 2, .fp32_stream = true}, Sizes{.recompute = "layers"},
+        Sizes{.tp = 2, .recompute = "units"}, Sizes{.tp = 2, .pp = 2, .recompute = "layers"},
+        Sizes{.cp = 2, .dp = 2, .recompute = "units"},
+        Sizes{.pp = 2, .chunks = 2, .recompute = "units"},
+        Sizes{.dp = 2, .strategy = ShardingStrategy::optim_grads},
+        Sizes{.dp = 4, .fp32_stream = true, .strategy = ShardingStrategy::optim_grads_params},
+        Sizes{.tp = 2, .dp = 2, .strategy = ShardingStrategy::optim_grads_params},
+        Sizes{.cp = 2, .recompute = "layers", .strategy = ShardingStrategy::optim_grads_params},
+        Sizes{.pp = 2, .dp = 2, .chunks = 2, .strategy = ShardingStrategy::optim_grads_params},
+        Sizes{.dp = 2, .strategy = ShardingStrategy::optim_grads, .adapters = true},
+        Sizes{.tp = 2, .dp = 2, .strategy = ShardingStrategy::optim_grads_params, .adapters = true},
+        Sizes{.further = 2}, Sizes{.fp32_stream = true, .further = 1},
+        Sizes{.tp = 2, .pp = 2, .recompute = "layers", .further = 2},
+        Sizes{.cp = 2, .dp = 2, .recompute = "units", .further = 1},
+        Sizes{.pp = 2, .dp = 2, .strategy = ShardingStrategy::optim_grads_params, .further = 1}),
     [](const auto& info) { return info.param.name(); });
 
 /// With multi-token prediction both stages have the token table, which counts once.

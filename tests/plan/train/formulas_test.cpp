@@ -19,7 +19,7 @@ constexpr int64_t kTokens = 64, kWidth = 32, kHeads = 4, kKvHeads = 2, kHeadDim 
 
 struct Sizes {
   int tp = 1, cp = 1, pp = 1, dp = 1;
-  std::string cp_comm_type = "p2p";
+  ContextExchange cp_comm_type = ContextExchange::p2p;
 };
 
 RunSetup setup_of(const Sizes& sizes, int layers, const Overrides& more = {}) {
@@ -90,19 +90,20 @@ TEST(Formulas, HidingUnderGemmsSendsAsMuch) {
 
 TEST(Formulas, ContextRanksPassKeysAndValues) {
   const int64_t keys = kTokens / 2 * 2 * kKvHeads * kHeadDim * kActivation;  // T · 2K · D · a
-  const auto block = [&](const char* type, const char* operation) {
+  using enum ContextExchange;
+  const auto block = [&](ContextExchange type, const char* operation) {
     return sent_by_block(setup_of({.cp = 2, .cp_comm_type = type}, 2),
                          setup_of({.cp = 2, .cp_comm_type = type}, 4), "cp.outer", operation) +
            sent_by_block(setup_of({.cp = 2, .cp_comm_type = type}, 2),
                          setup_of({.cp = 2, .cp_comm_type = type}, 4), "cp", operation);
   };
   // The gradients of a block of keys travel with it, and one step more to return.
-  EXPECT_EQ(block("p2p", "send"), keys + (keys + 2 * keys)) << "forward, and backward";
-  EXPECT_EQ(block("all_gather", "all_gather"), 2 * keys) << "forward and again in the backward";
-  EXPECT_EQ(block("all_gather", "reduce_scatter"), keys);
+  EXPECT_EQ(block(p2p, "send"), keys + (keys + 2 * keys)) << "forward, and backward";
+  EXPECT_EQ(block(all_gather, "all_gather"), 2 * keys) << "forward and again in the backward";
+  EXPECT_EQ(block(all_gather, "reduce_scatter"), keys);
   const int64_t exchanged =
       kTokens / 2 * (2 * kHeads + 2 * kKvHeads) * kHeadDim * kActivation / 2;  // (cp − 1)/cp
-  EXPECT_GE(block("a2a", "all_to_all"), 2 * exchanged) << "forward, and gradients the other way";
+  EXPECT_GE(block(a2a, "all_to_all"), 2 * exchanged) << "forward, and gradients the other way";
 }
 
 TEST(Formulas, StagesSendTheStream) {

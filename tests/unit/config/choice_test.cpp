@@ -7,6 +7,7 @@
 
 #include "config/auto.h"
 #include "config/load.h"
+#include "config/one_or_list.h"
 #include "config/problems.h"
 
 namespace viaduct {
@@ -22,6 +23,8 @@ struct Paint {
   std::optional<Colour> outside;
   Auto<Colour> roof;
   std::vector<Colour> doors;
+  Colour fence = Colour::green;
+  OneOrList<Colour> windows = Colour::green;
 };
 
 std::vector<FieldGroup> groups_of(Paint& paint) {
@@ -30,6 +33,8 @@ std::vector<FieldGroup> groups_of(Paint& paint) {
   group.field("outside", paint.outside, "Walls; null: none.");
   group.field("roof", paint.roof, "Tiles.");
   group.field("doors", paint.doors, "All of them.");
+  group.field("fence", paint.fence, "Not blue.").one_of({Colour::red, Colour::green});
+  group.field("windows", paint.windows, "One colour, or one of each.");
   return {group};
 }
 
@@ -78,6 +83,19 @@ TEST(Choices, AnotherNameIsAnErrorThatNamesThem) {
               testing::HasSubstr(
                   "expected one of red|green|dark-blue, found 'darkblue'; nearest: dark-blue"));
   EXPECT_THAT(problem_of("paint.doors=[red,rad]"), testing::HasSubstr("found 'rad'; nearest: red"));
+}
+
+TEST(Choices, OneForAllOrAList) {
+  EXPECT_EQ(read({"paint.windows=red"}).windows.at(7), Colour::red);
+  EXPECT_EQ(read({"paint.windows=[red,dark-blue]"}).windows.at(1), Colour::dark_blue);
+  EXPECT_THAT(problem_of("paint.windows=[red,rad]"), testing::HasSubstr("found 'rad'"));
+  EXPECT_THAT(problem_of("paint.windows=rad"), testing::HasSubstr("found 'rad'; nearest: red"));
+}
+
+TEST(Choices, AFieldMayHaveSomeOfThem) {
+  EXPECT_EQ(read({"paint.fence=red"}).fence, Colour::red);
+  EXPECT_THAT(problem_of("paint.fence=dark-blue"),
+              testing::HasSubstr("expected one of red|green, found 'dark-blue'"));
 }
 
 }  // namespace

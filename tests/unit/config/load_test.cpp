@@ -56,7 +56,7 @@ struct Program {
     c.field("layers", model.layers, "Layers.");
     c.unbound("tensor_parallel", "int", Value::of_scalar("1"), "Later.").planned("issue 5");
     c.unbound("num_sm", "int", Value::of_scalar("16"), "SMs.")
-        .not_applicable_on(KnobDevice::cpu, "a CPU has no SMs");
+        .not_applicable_on(DeviceKind::cpu, "a CPU has no SMs");
     return {a, b, c};
   }
 };
@@ -72,7 +72,7 @@ void load(Loaded& loaded, const std::string& yaml, const std::vector<std::string
   const auto file = folder / "run.yaml";
   write_file_atomically(file, yaml);
   loaded.outcome = read_config(loaded.program.schema, {file, overrides}, loaded.problems);
-  check_states(loaded.program.schema, KnobDevice::cpu, loaded.outcome, loaded.problems);
+  check_states(loaded.program.schema, DeviceKind::cpu, loaded.outcome, loaded.problems);
 }
 
 // An old name that was a bool stands for two of the field's values, and takes its values, too.

@@ -33,6 +33,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::ThrowsMessage;
 
+constexpr PackingAlgorithm kPacked[] = {PackingAlgorithm::first_fit_decreasing,
+                                        PackingAlgorithm::first_fit_shuffle,
+                                        PackingAlgorithm::sequential};
+
 class Conversations : public testing::Test {
  protected:
   DatasetConfig config(const std::vector<std::string>& prefixes, int64_t length) const {
@@ -43,7 +47,7 @@ class Conversations : public testing::Test {
     return config;
   }
   DatasetConfig packed(const std::vector<std::string>& prefixes, int64_t length,
-                       const std::string& algorithm = "first_fit_decreasing") const {
+                       PackingAlgorithm algorithm = PackingAlgorithm::first_fit_decreasing) const {
     DatasetConfig packed = config(prefixes, length);
     packed.packing.packed_sequence_size = length;
     packed.packing.packing_algorithm = algorithm;
@@ -110,7 +114,7 @@ TEST_F(Conversations, AllAreScoredIfTheMaskIsNotUsed) {
 TEST_F(Conversations, PackedRowsHoldEachOnceAnEpoch) {
   const auto all = conversations_of(random_lengths(80, 1, 40));
   const std::string prefix = write("a", all);
-  for (const char* algorithm : {"first_fit_decreasing", "first_fit_shuffle", "sequential"}) {
+  for (const PackingAlgorithm algorithm : kPacked) {
     for (const int64_t multiple : {1, 4}) {
       DatasetConfig settings = packed({prefix}, 48, algorithm);
       settings.packing.pad_seq_to_mult = multiple;
@@ -150,7 +154,7 @@ TEST_F(Conversations, SplitOnesPredictEachTokenOnce) {
   for (const MaskedTokens& one : all)
     scored += std::accumulate(one.mask.begin() + 1, one.mask.end(), int64_t{0});
   EXPECT_THAT(error_of<ConfigError>(packed({prefix}, 32)), HasSubstr("longer than a row"));
-  for (const char* algorithm : {"first_fit_decreasing", "first_fit_shuffle", "sequential"}) {
+  for (const PackingAlgorithm algorithm : kPacked) {
     DatasetConfig settings = packed({prefix}, 32, algorithm);
     settings.packing.packing_split = true;
     const auto rows = source(settings);
@@ -165,16 +169,16 @@ TEST_F(Conversations, SplitOnesPredictEachTokenOnce) {
         }
       }
     }
-    EXPECT_EQ(found, scored) << algorithm;
-    EXPECT_EQ(tokens, 351) << algorithm;
+    EXPECT_EQ(found, scored) << choice_name(algorithm);
+    EXPECT_EQ(tokens, 351) << choice_name(algorithm);
   }
 }
 
 TEST_F(Conversations, ALongerRunBeginsWithTheSameRows) {
   const std::string prefix = write("a", conversations_of(random_lengths(30, 5, 40)));
-  for (const DatasetConfig& settings :
-       {config({prefix}, 40), packed({prefix}, 64), packed({prefix}, 64, "first_fit_shuffle"),
-        packed({prefix}, 64, "sequential")}) {
+  for (const DatasetConfig& settings : {config({prefix}, 40), packed({prefix}, 64),
+                                        packed({prefix}, 64, PackingAlgorithm::first_fit_shuffle),
+                                        packed({prefix}, 64, PackingAlgorithm::sequential)}) {
     const auto epoch = source(settings);
     const int64_t rows = epoch->size();
     const auto longer = source(settings, 3 * rows);
@@ -386,7 +390,7 @@ TEST_F(Conversations, OrderIsKeptInFiles) {
   EXPECT_EQ(written(), first);
   // Another packing has another order.
   settings.fast_cache_load = settings.defer_npy_index_mmap = false;
-  settings.packing.packing_algorithm = "sequential";
+  settings.packing.packing_algorithm = PackingAlgorithm::sequential;
   EXPECT_GT(source(settings, 100)->size(), 0);
   EXPECT_EQ(written().size(), 4u);
 }

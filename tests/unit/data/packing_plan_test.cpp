@@ -186,8 +186,6 @@ TEST(PackingPlan, OfNothingHasNoRows) {
     const std::vector<int32_t> empty{0, 0};
     EXPECT_TRUE(plan_epoch(empty, {algorithm, 64}, 5, 0).row_ends.empty());
   }
-  EXPECT_EQ(packing_algorithm("sequential"), PackingAlgorithm::sequential);
-  EXPECT_THROW(packing_algorithm("best_fit"), ConfigError);
   const std::vector<int32_t> one{3};
   EXPECT_THROW(plan_epoch(one, {PackingAlgorithm::none, 10, 4}, 5, 0), ShapeError);
 }

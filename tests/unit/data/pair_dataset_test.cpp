@@ -104,11 +104,11 @@ TEST_F(Pairs, WhatDoesNotFitIsRefusedBeforeTheRun) {
               HasSubstr("1 pair without a learned token"));
 }
 
-TEST_F(Pairs, ADataSetWithoutAMaskHasNone) {
+TEST_F(Pairs, ADataSetWithoutAMaskIsAText) {
   DatasetConfig plain = config({{{10, 20}, {0, 1}}}, 3, settings_);
   for (const char* end : {".mask.bin", ".mask.idx"})
     std::filesystem::remove(folder_ / (std::string("pairs") + end));
-  EXPECT_THAT(error_of<ConfigError>(plain), HasSubstr("there is no mask"));
+  EXPECT_THAT(error_of<ConfigError>(plain), HasSubstr("a text without a mask"));
 }
 
 TEST_F(Pairs, MockRowsAreFull) {

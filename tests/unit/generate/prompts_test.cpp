@@ -218,5 +218,23 @@ TEST(StopText, StopStringsThatNoTokensSpellAreRefused) {
               ElementsAre(HasSubstr("cannot make this text")));
 }
 
+/// The end token that training puts behind an input is there, and the decoder begins.
+TEST(Prompts, AnEncoderReadsThem) {
+  ModelConfig model;
+  model.max_positions = 4;  // relative positions have no end
+  model.positions = PositionKind::relative;
+  model.encoder = {.layers = 2, .start_token = 7};
+  model.end_tokens = {1};
+  const auto made = make_prompts({{"the cat", "x"}}, shakespeare(), model, 9);
+  Ids input = shakespeare().encode("the cat");
+  input.push_back(1);
+  EXPECT_EQ(made[0].input, input);
+  EXPECT_THAT(made[0].ids, ElementsAre(7));
+  EXPECT_FALSE(made[0].continues);
+  EXPECT_EQ(made[0].max_new_tokens, 9);
+  EXPECT_EQ(made[0].asked(), input);
+  EXPECT_EQ(longest(made), 10);
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -110,11 +110,31 @@ TEST(AdapterModules, TablesAndHeadsAreSaid) {
   refused("wpe", "gpt2", "peft.train=[wpe]");
 }
 
-TEST(AdapterModules, LayersOfMultiTokenPredictionHaveNone) {
+TEST(AdapterModules, LayersOfMultiTokenPredictionHaveThemWhereTheyAreNamed) {
   ModelConfig further = model_of("llama");
   further.mtp_layers = 1;
   PeftConfig config;
-  EXPECT_EQ(choose_adapters(config, further).modules.size(), chosen(config));
+  config.dim = 4;
+  const size_t of_model = chosen(config);
+  const auto count = [&](const std::vector<std::string>& targets) {
+    config.target_modules = targets;
+    return choose_adapters(config, further).modules.size();
+  };
+  const std::string number = std::to_string(further.layers);
+  EXPECT_EQ(count({"all-linear"}), of_model);
+  EXPECT_EQ(count({"linear_qkv", "down_proj"}), 4 * static_cast<size_t>(further.layers));
+  EXPECT_EQ(count({"mtp"}), 8u);
+  EXPECT_EQ(count({"all-linear", "mtp"}), of_model + 8);
+  EXPECT_EQ(count({"layers." + number + ".*_proj"}), 8u);
+  EXPECT_EQ(count({"layers." + number + ".eh_proj"}), 1u);
+  config.exclude_modules = {"eh_proj"};
+  EXPECT_EQ(count({"mtp"}), 7u);
+  config.exclude_modules = {};
+  EXPECT_THAT([&] { count({"eh_proj"}); }, ThrowsMessage<ConfigError>(HasSubstr("mtp)")));
+  config.scheme = "dora";
+  EXPECT_THAT([&] { count({"mtp"}); }, ThrowsMessage<ConfigError>(HasSubstr("[eh_proj]")));
+  config.scheme = "lora";
+  count({"all-linear"});
   config.train = {"norm"};
   EXPECT_EQ(choose_adapters(config, further).trained, (std::set<std::string>{"model.norm"}));
 }

@@ -347,7 +347,7 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
     EXPECT_NE(found.find(field), std::string::npos) << field;
 
   MoeFields fields;  // Megatron's command line gives only the balancing
-  fields.moe_router_load_balancing_type = std::string("sinkhorn");
+  fields.moe_router_load_balancing_type = BalanceKind::sinkhorn;
   fields.num_moe_experts.resolve(8);
   for (const int64_t k : {1, 2}) {
     MoeFields own = fields;
@@ -361,9 +361,10 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
 }
 
 TEST(ModelFromFields, SeveralBalancingLossesHaveACoefficientEach) {
-  using Types = std::vector<std::string>;
+  using enum BalanceKind;
+  using Types = std::vector<BalanceKind>;
   using Coefficients = std::vector<double>;
-  const auto fields_of = [](const OneOrList<std::string>& types,
+  const auto fields_of = [](const OneOrList<BalanceKind>& types,
                             const OneOrList<double>& coefficients) {
     MoeFields fields;
     fields.moe_router_load_balancing_type = types;
@@ -375,11 +376,11 @@ TEST(ModelFromFields, SeveralBalancingLossesHaveACoefficientEach) {
   const auto losses = [&](const auto& types, const auto& coefficients) {
     return to_moe_config(fields_of(types, coefficients), 2, 32).balance_losses;
   };
-  EXPECT_EQ(losses(Types{"seq_aux_loss", "global_aux_loss"}, Coefficients{0.25, 0.5}),
+  EXPECT_EQ(losses(Types{seq_aux_loss, global_aux_loss}, Coefficients{0.25, 0.5}),
             (std::vector<BalanceLoss>{{0.25, BalanceScope::document}, {0.5, BalanceScope::step}}));
-  EXPECT_EQ(losses(Types{"aux_loss", "global_aux_loss"}, Coefficients{0, 0.5}),
+  EXPECT_EQ(losses(Types{aux_loss, global_aux_loss}, Coefficients{0, 0.5}),
             (std::vector<BalanceLoss>{{0.5, BalanceScope::step}}));
-  EXPECT_EQ(losses(std::string("none"), 0.5), std::vector<BalanceLoss>{});
+  EXPECT_EQ(losses(none, 0.5), std::vector<BalanceLoss>{});
 
   const auto problem = [&](const auto& types, const auto& coefficients) {
     Problems problems;
@@ -389,19 +390,19 @@ TEST(ModelFromFields, SeveralBalancingLossesHaveACoefficientEach) {
   const auto expect = [](const std::string& found, const std::string& part) {
     EXPECT_NE(found.find(part), std::string::npos) << found;
   };
-  EXPECT_EQ(problem(Types{"aux_loss", "seq_aux_loss"}, Coefficients{0.25, 0.5}), "");
-  EXPECT_EQ(problem(Types{"aux_loss", "seq_aux_loss"}, 0.0), "");
-  EXPECT_EQ(problem(Types{"sinkhorn"}, 0.0), "");
+  EXPECT_EQ(problem(Types{aux_loss, seq_aux_loss}, Coefficients{0.25, 0.5}), "");
+  EXPECT_EQ(problem(Types{aux_loss, seq_aux_loss}, 0.0), "");
+  EXPECT_EQ(problem(Types{sinkhorn}, 0.0), "");
   expect(problem(Types{}, 0.5), "expected at least one type");
-  expect(problem(Types{"aux_loss", "sinkhorn"}, Coefficients{0.25, 0.5}), "or sinkhorn alone");
-  expect(problem(Types{"aux_loss", "aux_loss"}, Coefficients{0.25, 0.5}), "aux_loss twice");
-  expect(problem(Types{"aux_loss", "seq_aux_loss"}, 0.5), "1 coefficient for 2 types");
-  expect(problem(std::string("aux_loss"), Coefficients{0.5, 0.25}), "2 coefficients for 1 type of");
+  expect(problem(Types{aux_loss, sinkhorn}, Coefficients{0.25, 0.5}), "or sinkhorn alone");
+  expect(problem(Types{aux_loss, aux_loss}, Coefficients{0.25, 0.5}), "aux_loss twice");
+  expect(problem(Types{aux_loss, seq_aux_loss}, 0.5), "1 coefficient for 2 types");
+  expect(problem(aux_loss, Coefficients{0.5, 0.25}), "2 coefficients for 1 type of");
 }
 
 TEST(ModelFromFields, ABiasAtAQuantileComparesScoresOfAllExperts) {
   MoeFields fields;  // the balancing alone decides scores and bias
-  fields.moe_router_load_balancing_type = std::string("quantile_balancing");
+  fields.moe_router_load_balancing_type = BalanceKind::quantile_balancing;
   fields.num_moe_experts.resolve(8);
   fields.resolve();
   const MoeConfig moe = to_moe_config(fields, 2, 32);

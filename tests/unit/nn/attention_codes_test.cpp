@@ -42,8 +42,8 @@ TEST(AttentionCodes, ContextRanksAttendAsOneRank) {
       c.fp8 = false;
       const AttentionTensors plain = test::attend(c, "fp32");
       for (const bool output : {false, true}) {
-        SCOPED_TRACE(testing::Message() << context_exchange_name(exchange) << " dropout " << dropout
-                                        << " output " << output);
+        SCOPED_TRACE(testing::Message()
+                     << choice_name(exchange) << " dropout " << dropout << " output " << output);
         c.fp8 = true, c.fp8_output = output;
         const AttentionTensors one = test::attend(c, "fp32");
         const AttentionTensors many = test::attend_over_ranks(c, "fp32", {exchange}).layers.front();

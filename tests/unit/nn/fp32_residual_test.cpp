@@ -70,17 +70,20 @@ TEST(Fp32Residual, IsReadRoundedWhereBranchesBeginWithoutANorm) {
 }
 
 TEST(Fp32Residual, ChangesNoBitOfWiderRecipes) {
-  for (const char* recipe : {"fp32", "fp64"}) {
-    SCOPED_TRACE(recipe);
+  for (const RecipeName recipe : {RecipeName::fp32, RecipeName::fp64}) {
+    const std::string name(choice_name(recipe));
+    SCOPED_TRACE(name);
     const ModelConfig model = test::tiny_model("gemma2");
-    const TensorOutcome off = test::run_tensor_ranks(run_of(model, recipe, false)),
-                        on = test::run_tensor_ranks(run_of(model, recipe, true));
+    const TensorOutcome off = test::run_tensor_ranks(run_of(model, name, false)),
+                        on = test::run_tensor_ranks(run_of(model, name, true));
     test::expect_same_bits(on, off);
     EXPECT_EQ(on.saved_bytes, off.saved_bytes);
     EXPECT_NE(residual_stream_note({.recipe = recipe, .fp32_residual_connection = true}), "");
     EXPECT_EQ(residual_stream_note({.recipe = recipe}), "");
   }
-  EXPECT_EQ(residual_stream_note({.recipe = "bf16_mixed", .fp32_residual_connection = true}), "");
+  EXPECT_EQ(
+      residual_stream_note({.recipe = RecipeName::bf16_mixed, .fp32_residual_connection = true}),
+      "");
 }
 
 /// Formats of the outputs of the embedding and of each block.

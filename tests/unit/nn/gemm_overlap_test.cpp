@@ -112,7 +112,7 @@ TEST(GemmOverlap, TheTableWins) {
 
 TEST(GemmOverlap, DefaultsForAllRows) {
   TensorOverlapConfig config = overlapped();
-  config.method = "ring_exchange";
+  config.method = OverlapMethod::ring_exchange;
   config.aggregate = true;
   EXPECT_THAT(methods_of(outcome_of(config)),
               ElementsAre(kRing, kBulk, kBulk, kRing, kRing, kRing, kBulk, kBulk, kRing, kRing));

@@ -32,7 +32,7 @@ HostBatch row(bool overflows) {
 }
 
 /// The report of a step in which the row of data rank `bad` has an infinite gradient.
-std::string report(int bad, const std::string& strategy = "optim") {
+std::string report(int bad, ShardingStrategy strategy = ShardingStrategy::optim) {
   std::mutex mutex;
   std::string text;
   run_thread_ranks(3, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
@@ -108,9 +108,11 @@ TEST(NanReport, GradientsAreThereWhereWeightsTakeTheirMemory) {
 
 // A rank's own gradients are gone after the reduction: the rank with the shard names the tensor.
 TEST(NanReport, ShardedGradientsAreNamedByTensor) {
-  for (const char* strategy : {"optim_grads", "optim_grads_params"}) {
+  for (const auto strategy :
+       {ShardingStrategy::optim_grads, ShardingStrategy::optim_grads_params}) {
     for (const int bad : {0, 2})
-      EXPECT_EQ(report(bad, strategy), "rank 0: gradient of head.weight in bucket 0") << strategy;
+      EXPECT_EQ(report(bad, strategy), "rank 0: gradient of head.weight in bucket 0")
+          << choice_name(strategy);
   }
 }
 

@@ -45,6 +45,38 @@ TEST(AdapterRules, WhereDropoutIs) {
       ThrowsMessage<ConfigError>(HasSubstr("peft.dropout_position: post with dora")));
 }
 
+TEST(AdapterRules, WhatQuantizedProductsExclude) {
+  const auto problem = [](const Overrides& more, const std::string& said) {
+    const Overrides run =
+        tiny_run() + Overrides{"peft.scheme=lora", "peft.dim=4", "model.hidden_size=128",
+                               "model.ffn_hidden_size=128"};
+    EXPECT_THAT([&] { setup_of(run + more); }, ThrowsMessage<ConfigError>(HasSubstr(said)));
+  };
+  const std::string fp8 = "mixed_precision=bf16_with_fp8_current_scaling_mixed";
+  problem({fp8, "mixed_precision.fp8_param_gather=true"}, "frozen weights are quantized once");
+  problem({fp8, "mixed_precision.fp8_dot_product_attention=true",
+           "mixed_precision.fp8_multi_head_attention=true"},
+          "reads attention's output in 16 bits");
+  problem({fp8, "peft.base_format=nf4"}, "peft.base_format: nf4, beside FP8 products");
+  const auto notes =
+      setup_of(tiny_run() + Overrides{"peft.scheme=lora", "peft.dim=4", "model.hidden_size=128",
+                                      "model.ffn_hidden_size=128", fp8,
+                                      "mixed_precision.fp8_wgrad=false"})
+          .notes;
+  EXPECT_THAT(notes, Contains(HasSubstr("mixed_precision.fp8_wgrad has no effect here")));
+}
+
+TEST(AdapterRules, LayersOfMultiTokenPredictionHaveThemWhereTheyAreNamed) {
+  const auto setup = [](const Overrides& more) {
+    return setup_of(tiny_run() +
+                    Overrides{"peft.scheme=lora", "peft.dim=4", "model.mtp_num_layers=1"} + more);
+  };
+  EXPECT_THAT(setup({}).notes, Contains(HasSubstr("are frozen and have no adapters")));
+  const RunSetup both = setup({"peft.target_modules=[all-linear,mtp]"});
+  EXPECT_THAT(both.notes, Contains(HasSubstr("have adapters on 8 matrices")));
+  EXPECT_NE(both.config.peft.resolved.of("model.layers.2.eh_proj"), nullptr);
+}
+
 TEST(AdapterRules, SchemesKeepTheirNames) {
   const auto scheme = [](const std::string& name) {
     return setup_of(tiny_run() + Overrides{"peft.dim=4", "peft.scheme=" + name}).config.peft.scheme;

@@ -24,7 +24,7 @@ TEST(FieldBounds, NoNumberMakesADryRunLongOrBreaksIt) {
   for (const FieldGroup& group : schema.groups()) {
     for (const Field& field : group.fields()) {
       if (field.type.find("int") == std::string::npos ||
-          field.state_on(KnobDevice::cpu) != KnobState::built)
+          field.state_on(DeviceKind::cpu) != KnobState::built)
         continue;
       for (const char* value : {"2147483647", "2147483648", "4294967296", "9223372036854775807"}) {
         const bool list = field.type.starts_with("list");

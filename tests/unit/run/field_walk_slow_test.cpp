@@ -36,7 +36,7 @@ std::vector<BuiltField> built_fields() {
   std::vector<BuiltField> fields;
   for (const FieldGroup& group : schema.groups()) {
     for (const Field& field : group.fields()) {
-      if (!field.current || field.state_on(KnobDevice::cpu) != KnobState::built) continue;
+      if (!field.current || field.state_on(DeviceKind::cpu) != KnobState::built) continue;
       BuiltField built{field.full_name(), field.type, field.allowed,  field.planned_choices,
                        field.low,         field.high, field.above_low};
       std::erase_if(built.choices, [&](const std::string& choice) {

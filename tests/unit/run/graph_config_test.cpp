@@ -99,8 +99,8 @@ TEST(GraphConfig, TheOlderSwitchIsTheCaptureOfLayers) {
   const auto impl_with = [](const std::string& setting) {
     return setup_of(tiny_run() + Overrides{setting}).config.graph.cuda_graph_impl;
   };
-  EXPECT_EQ(impl_with("model.enable_cuda_graph=true"), "local");
-  EXPECT_EQ(impl_with("recipe.model.config.enable_cuda_graph=false"), "none");
+  EXPECT_EQ(impl_with("model.enable_cuda_graph=true"), GraphCapture::local);
+  EXPECT_EQ(impl_with("recipe.model.config.enable_cuda_graph=false"), GraphCapture::none);
 }
 
 TEST(GraphConfig, ModulesThatCannotBeCapturedAreRefused) {

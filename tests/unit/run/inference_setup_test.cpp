@@ -22,16 +22,16 @@ RunSetup inference_of(const std::string& folder, std::vector<std::string> overri
 
 TEST(InferenceSetup, ComputesInTheTypeOfTheWeightsAndSaysSo) {
   const RunSetup narrow = inference_of("model_sharded_bf16");
-  EXPECT_EQ(narrow.config.mixed_precision.recipe, "bf16_mixed");
+  EXPECT_EQ(narrow.config.mixed_precision.recipe, RecipeName::bf16_mixed);
   EXPECT_THAT(narrow.notes, Contains(HasSubstr("computing in BF16, the type of the weights")));
   const RunSetup full = inference_of("model");
-  EXPECT_EQ(full.config.mixed_precision.recipe, "fp32");
+  EXPECT_EQ(full.config.mixed_precision.recipe, RecipeName::fp32);
   EXPECT_THAT(full.notes, Not(Contains(HasSubstr("computing in"))));
 }
 
 TEST(InferenceSetup, AGivenTypeComesFirst) {
   const RunSetup full = inference_of("model_sharded_bf16", {"mixed_precision=fp32"});
-  EXPECT_EQ(full.config.mixed_precision.recipe, "fp32");
+  EXPECT_EQ(full.config.mixed_precision.recipe, RecipeName::fp32);
   EXPECT_THAT(full.notes, Not(Contains(HasSubstr("computing in"))));
 }
 

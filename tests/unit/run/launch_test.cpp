@@ -41,7 +41,7 @@ TEST(Launch, TorchrunDecidesTheRanksToo) {
   EXPECT_EQ(launch_defaults(launch(kTorchrun)).ranks, 4);
   DistConfig config;
   config.ranks = 4;
-  config.device = std::string("cuda");
+  config.device = DeviceKind::cuda;
   EXPECT_NO_THROW(check_started(config, launch(kTorchrun)));
   config.ranks = 2;
   EXPECT_THAT([&] { check_started(config, launch(kTorchrun)); },
@@ -59,7 +59,7 @@ TEST(Launch, TorchrunIsRefusedOnTheCpuWithTheLineToUse) {
 TEST(Launch, TorchrunsVariablesMustSayWhereRanksMeet) {
   DistConfig config;
   config.ranks = 4;
-  config.device = std::string("cuda");
+  config.device = DeviceKind::cuda;
   for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
     Variables some = kTorchrun;
     some.erase(name);

@@ -86,7 +86,7 @@ TEST(NoEffect, ALimitThatNoRankReaches) {
 
 TEST(NoEffect, AttentionThatALibraryDoesNotCompute) {
   RunSetup setup = setup_of(tiny_run() + Overrides{"mixed_precision=bf16_mixed"});
-  setup.config.model.attention_backend = std::string("fused");
+  setup.config.model.attention_backend = AttentionBackend::fused;
   ConfigOutcome outcome;
   outcome.given["model.attention_backend"] = Value{};
   const auto said = [&] { return settings_without_effect(setup.config, outcome); };

@@ -83,7 +83,7 @@ TEST_F(PackingSettingsTest, MegatronBridgesNamesMeanTheSame) {
                "dataset.offline_packing_specs={packed_sequence_size: 64, packing_algorithm: "
                "first_fit_shuffle, pad_seq_to_mult: 4, pad_cu_seqlens: true}"});
   EXPECT_EQ(specs.packed_sequence_size, 64);
-  EXPECT_EQ(specs.packing_algorithm, "first_fit_shuffle");
+  EXPECT_EQ(specs.packing_algorithm, PackingAlgorithm::first_fit_shuffle);
   EXPECT_EQ(specs.pad_seq_to_mult, 4);
   EXPECT_TRUE(specs.pad_cu_seqlens);
   for (const char* name :

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 /// What a field says when it is given with its own default.
 std::vector<std::string> notes_of_default(const Schema& schema, const Field& field,
-                                          KnobDevice device) {
+                                          DeviceKind device) {
   ConfigOutcome outcome;
   outcome.given[field.full_name()] = field.default_value;
   Problems problems;
@@ -34,9 +34,9 @@ TEST(PlannedKnobs, DefaultsAskForNothingOrAreSaidToHaveNoEffect) {
     for (const Field& field : group.fields()) {
       for (const std::string& choice : field.planned_choices)
         EXPECT_FALSE(field.default_value.is_plain(choice)) << field.full_name();
-      if (field.state_on(KnobDevice::cpu) != KnobState::planned) continue;
+      if (field.state_on(DeviceKind::cpu) != KnobState::planned) continue;
       ++planned;
-      const auto notes = notes_of_default(schema, field, KnobDevice::cpu);
+      const auto notes = notes_of_default(schema, field, DeviceKind::cpu);
       const bool harmless =
           std::ranges::count(field.harmless, field.default_value.scalar) > 0;  // as declared
       if (asks_nothing(field.default_value) || harmless) {

@@ -58,7 +58,7 @@ std::vector<Setting> settings() {
        kTensor,
        {"comm_overlap.tp_comm_overlap=true", "model.tp_comm_bulk_dgrad=false"},
        [=](const ResolvedRun& run) {
-         return std::string(overlap_method_name(run.layers.overlap[OverlapGemm::qkv_dgrad].method));
+         return std::string(choice_name(run.layers.overlap[OverlapGemm::qkv_dgrad].method));
        }},
       {"recompute_logits",
        "src/nn/layer_settings.h",

@@ -15,7 +15,7 @@ TEST(ResumeRules, EveryBuiltFieldHasOne) {
   int refused = 0, said = 0, free = 0;
   for (const FieldGroup& group : schema.groups()) {
     for (const Field& field : group.fields()) {
-      if (!field.current || field.state_on(KnobDevice::cpu) != KnobState::built) continue;
+      if (!field.current || field.state_on(DeviceKind::cpu) != KnobState::built) continue;
       const auto rule = resume_rule(schema, field.full_name());
       EXPECT_TRUE(rule) << field.full_name() << ": its declaration has no .on_resume(…)";
       if (!rule) continue;

@@ -112,14 +112,14 @@ TEST(Knobs, EveryFieldIsDescribedAndEveryDefaultHasItsOwnType) {
 TEST(RunConfig, DefaultsAreTheDocumentedOnes) {
   RunConfig config = load_run_config({}, kTinyModel).config;
   resolve(config);
-  EXPECT_EQ(config.mixed_precision.recipe, "bf16_mixed");
+  EXPECT_EQ(config.mixed_precision.recipe, RecipeName::bf16_mixed);
   EXPECT_EQ(config.optimizer.min_lr.value(), 3e-5);
   EXPECT_EQ(config.optimizer.adam_beta2, 0.95);
   EXPECT_EQ(config.ddp.bucket_size.value(), 40'000'000);
   EXPECT_TRUE(config.ddp.overlap_param_gather.value());
   EXPECT_FALSE(config.parallel.sequence_parallel.value());
   EXPECT_TRUE(config.model.calculate_per_token_loss);
-  EXPECT_EQ(config.model.normalization.value(), "RMSNorm");
+  EXPECT_EQ(config.model.normalization.value(), NormKind::rms_norm);
   EXPECT_EQ(config.model.kv_channels.value(), 16);
   EXPECT_EQ(config.model.num_query_groups.value(), 4);
   EXPECT_EQ(config.scheduler.lr_warmup_iters.value(), 500);
@@ -131,7 +131,7 @@ TEST(RunConfig, FamiliesGiveTheDefaults) {
       load_run_config({}, with(kTinyModel, {"model.family=gpt2", "model.add_qkv_bias=false"}))
           .config;
   resolve(config);
-  EXPECT_EQ(config.model.normalization.value(), "LayerNorm");
+  EXPECT_EQ(config.model.normalization.value(), NormKind::layer_norm);
   EXPECT_FALSE(config.model.add_qkv_bias.value()) << "the user's value stays";
   EXPECT_TRUE(config.model.add_mlp_bias.value());
   EXPECT_EQ(config.model.ffn_hidden_size.value(), 256);
@@ -166,8 +166,8 @@ TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
 }
 
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
-  EXPECT_THAT(problems_of({"model.encoder_pipeline_model_parallel_size=1"}),
-              ElementsAre(HasSubstr("is not implemented yet: pipeline parallelism")));
+  EXPECT_THAT(problems_of({"dataset.dataset_root=/tmp"}),
+              ElementsAre(HasSubstr("is not implemented yet: fine-tuning sets as folders")));
   EXPECT_THAT(problems_of({"peft.scheme=lora", "logger.log_energy=true"}).size(), 1u);
   EXPECT_THAT(problems_of({"mixed_precision=fp32", "model.sequence_parallel=false",
                            "ddp.overlap_grad_reduce=true"}),

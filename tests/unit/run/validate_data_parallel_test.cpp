@@ -85,7 +85,7 @@ TEST(ValidateParallel, PresetsSayWhichStrategyTheySet) {
   const std::string field = "ddp.data_parallel_sharding_strategy";
   for (const char* preset : {"dist.use_megatron_fsdp", "dist.use_torch_fsdp2"}) {
     const LoadedRunConfig loaded = load_run_config({}, {std::string(preset) + "=true"});
-    EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
+    EXPECT_EQ(loaded.config.ddp.strategy(), ShardingStrategy::optim_grads_params);
     EXPECT_THAT(loaded.outcome.notes,
                 ElementsAre(std::string(preset) + "=true sets " + field + "=optim_grads_params"));
   }
@@ -93,18 +93,18 @@ TEST(ValidateParallel, PresetsSayWhichStrategyTheySet) {
                                    std::pair{"pytorch", "dist.use_torch_fsdp2"}}) {
     const std::string preset = std::string("dist.fsdp=") + kind;
     const LoadedRunConfig loaded = load_run_config({}, {preset});
-    EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
+    EXPECT_EQ(loaded.config.ddp.strategy(), ShardingStrategy::optim_grads_params);
     EXPECT_THAT(loaded.outcome.notes,
                 ElementsAre(preset + " sets " + sets + "=true",
                             std::string(sets) + "=true sets " + field + "=optim_grads_params"));
   }
   const LoadedRunConfig given =
       load_run_config({}, {"dist.use_megatron_fsdp=true", field + "=optim_grads"});
-  EXPECT_EQ(given.config.ddp.strategy(), "optim_grads");
+  EXPECT_EQ(given.config.ddp.strategy(), ShardingStrategy::optim_grads);
   EXPECT_THAT(given.outcome.notes, IsEmpty());
   EXPECT_FALSE(load_run_config({}, {field + "=no_shard"}).config.ddp.use_distributed_optimizer);
   EXPECT_EQ(load_run_config({}, {"ddp.use_distributed_optimizer=false"}).config.ddp.strategy(),
-            "no_shard");
+            ShardingStrategy::no_shard);
 }
 
 TEST(ValidateParallel, WeightShards) {
@@ -134,7 +134,7 @@ TEST(ValidateParallel, WeightShards) {
     return load_run_config({}, more);
   };
   const LoadedRunConfig loaded = load({shards(4)});
-  EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
+  EXPECT_EQ(loaded.config.ddp.strategy(), ShardingStrategy::optim_grads_params);
   EXPECT_EQ(loaded.config.ddp.num_distributed_optimizer_instances, 2);
   EXPECT_THAT(loaded.outcome.notes,
               ElementsAre("model.tensor_parallel_num_weight_shards=4 sets "
@@ -142,7 +142,7 @@ TEST(ValidateParallel, WeightShards) {
                           "ddp.num_distributed_optimizer_instances=2"));
   // Values that were set by hand, or written by a run, stay without a note.
   EXPECT_THAT(load({shards(4), full, two}).outcome.notes, IsEmpty());
-  EXPECT_EQ(load({shards(2)}).config.ddp.strategy(), "optim");
+  EXPECT_EQ(load({shards(2)}).config.ddp.strategy(), ShardingStrategy::optim);
 }
 
 TEST(ValidateParallel, FormatsOfFullSharding) {
@@ -164,7 +164,7 @@ TEST(ValidateParallel, FormatsOfFullSharding) {
   const LoadedRunConfig loaded =
       load_run_config({}, {full, bf16, grads + "bf16", params + "fp16", wire + "fp32"});
   EXPECT_FALSE(loaded.config.ddp.grad_reduce_in_fp32);
-  EXPECT_EQ(loaded.config.optimizer_state.main_params_dtype, "fp16");
+  EXPECT_EQ(loaded.config.optimizer_state.main_params_dtype, NumberFormat::fp16);
   EXPECT_THAT(loaded.outcome.notes, ElementsAre("ddp.megatron_fsdp_main_params_dtype=fp16 sets "
                                                 "optimizer.main_params_dtype=fp16, "
                                                 "optimizer.use_precision_aware_optimizer=true",

@@ -45,6 +45,23 @@ class SamplePromptFiles : public testing::Test {
   Tokenizer tokenizer_ = chat_tokenizer();
 };
 
+/// Of a model with an encoder the prompt takes no room of the answer.
+TEST_F(SamplePromptFiles, AnEncoderReadsThem) {
+  ModelConfig model;
+  model.encoder = {.layers = 2, .start_token = 3};
+  model.end_tokens = {1};
+  write_file_atomically(folder_ / "a.txt", "Hi there\n");
+  const PromptAsking asking{.tokenizer = folder_ / "model", .encoder = &model};
+  const Prompt prompt =
+      read_sample_prompts(folder_ / "a.txt", tokenizer_, asking, 6, 20).prompts.front();
+  std::vector<int32_t> input = tokenizer_.encode("Hi there");
+  input.push_back(1);
+  EXPECT_EQ(prompt.input, input);
+  EXPECT_EQ(prompt.ids, std::vector<int32_t>{3});
+  EXPECT_EQ(prompt.max_new_tokens, 5);
+  EXPECT_FALSE(prompt.continues);
+}
+
 TEST_F(SamplePromptFiles, LinesAreMessagesOrTexts) {
   const SamplePrompts messages = read("a.txt", "Hi\n", true), texts = read("a.txt", "Hi\n", false);
   EXPECT_EQ(messages.texts[0].text, kPut);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/cpu/attention/attention_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -80,8 +81,7 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_attention_rows(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  of_isa(isa, fill<CpuIsa::portable>, fill<CpuIsa::avx2>, fill<CpuIsa::avx512>)(table);
 }
 
 }  // namespace viaduct::cpu

@@ -7,6 +7,7 @@
 #include "ops/costs.h"
 #include "ops/cpu/attention/attention_launch.h"
 #include "ops/cpu/attention/score_matrix_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -224,8 +225,7 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_score_matrix(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  of_isa(isa, fill<CpuIsa::portable>, fill<CpuIsa::avx2>, fill<CpuIsa::avx512>)(table);
 }
 
 }  // namespace viaduct::cpu

@@ -13,6 +13,7 @@
 #include "ops/cpu/gemm/nvfp4.h"
 #include "ops/cpu/gemm/quantize.h"
 #include "ops/cpu/rows/column_sum_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/quantized_forms.h"
 #include "ops/reference/reference.h"
 
@@ -169,9 +170,8 @@ void launch_expand(OpContext& context, const Choice&, const ExpandOperandArgs& a
 }
 
 OpEntry<ExpandOperandArgs> expand_entry(CpuIsa isa) {
-  if (isa == CpuIsa::portable) return {choose_expand, launch_expand<CpuIsa::portable>};
-  return {choose_expand,
-          isa == CpuIsa::avx2 ? launch_expand<CpuIsa::avx2> : launch_expand<CpuIsa::avx512>};
+  return {choose_expand, of_isa(isa, launch_expand<CpuIsa::portable>, launch_expand<CpuIsa::avx2>,
+                                launch_expand<CpuIsa::avx512>)};
 }
 
 }  // namespace
@@ -186,9 +186,8 @@ void add_gemm(OpTable& table, CpuIsa isa) {
   } else {
     table.gemm_forms = forms<false>;
     table.convert_operand = {choose_convert<false>,
-                             isa == CpuIsa::portable ? launch_convert<CpuIsa::portable>
-                             : isa == CpuIsa::avx2   ? launch_convert<CpuIsa::avx2>
-                                                     : launch_convert<CpuIsa::avx512>};
+                             of_isa(isa, launch_convert<CpuIsa::portable>,
+                                    launch_convert<CpuIsa::avx2>, launch_convert<CpuIsa::avx512>)};
   }
   switch (isa) {
     case CpuIsa::portable:

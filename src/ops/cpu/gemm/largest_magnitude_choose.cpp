@@ -11,6 +11,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm/magnitudes.h"
 #include "ops/cpu/rows/runs.h"
+#include "ops/cpu/vector_choice.h"
 #include "tensor/hadamard.h"
 
 namespace viaduct::cpu {
@@ -73,9 +74,8 @@ void launch(OpContext& context, const Choice&, const LargestMagnitudeArgs& args,
 }  // namespace
 
 void add_largest_magnitude(OpTable& table, CpuIsa isa) {
-  table.largest_magnitude = {choose, isa == CpuIsa::portable ? launch<CpuIsa::portable>
-                                     : isa == CpuIsa::avx2   ? launch<CpuIsa::avx2>
-                                                             : launch<CpuIsa::avx512>};
+  table.largest_magnitude = {
+      choose, of_isa(isa, launch<CpuIsa::portable>, launch<CpuIsa::avx2>, launch<CpuIsa::avx512>)};
 }
 
 }  // namespace viaduct::cpu

@@ -12,6 +12,7 @@
 #include "ops/cpu/gemm/nvfp4.h"
 #include "ops/cpu/gemm/operand_room.h"
 #include "ops/cpu/gemm/quantize.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/grouped_gemm.h"
 #include "ops/quantization_error.h"
 #include "tensor/number_formats.h"
@@ -236,9 +237,8 @@ Choice choose(const QuantizationErrorArgs& args, const Traits& traits) {
 }  // namespace
 
 void add_quantization_error(OpTable& table, CpuIsa isa) {
-  table.quantization_error = {choose, isa == CpuIsa::portable ? launch<CpuIsa::portable>
-                                      : isa == CpuIsa::avx2   ? launch<CpuIsa::avx2>
-                                                              : launch<CpuIsa::avx512>};
+  table.quantization_error = {
+      choose, of_isa(isa, launch<CpuIsa::portable>, launch<CpuIsa::avx2>, launch<CpuIsa::avx512>)};
 }
 
 }  // namespace viaduct::cpu

@@ -9,6 +9,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm/nvfp4_kernels.h"
 #include "ops/cpu/rows/runs.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/square_codes.h"
 #include "tensor/nvfp4.h"
 
@@ -170,9 +171,8 @@ void add_square_entries(OpTable& table) {
 }  // namespace
 
 void add_square_codes(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return add_square_entries<CpuIsa::portable>(table);
-  isa == CpuIsa::avx2 ? add_square_entries<CpuIsa::avx2>(table)
-                      : add_square_entries<CpuIsa::avx512>(table);
+  of_isa(isa, add_square_entries<CpuIsa::portable>, add_square_entries<CpuIsa::avx2>,
+         add_square_entries<CpuIsa::avx512>)(table);
 }
 
 }  // namespace viaduct::cpu

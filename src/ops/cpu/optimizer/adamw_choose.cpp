@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/cpu/optimizer/list_tasks.h"
 #include "ops/cpu/optimizer/optimizer_tasks.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -142,16 +143,9 @@ void launch_adamw(OpContext& context, const Choice& choice, const AdamWListArgs&
 }  // namespace
 
 void add_adamw(OpTable& table, CpuIsa isa) {
-  const auto launch = launch_adamw;
-  if (isa == CpuIsa::portable) {
-    table.adamw = {choose_adamw<CpuIsa::portable>, launch};
-  } else if (isa == CpuIsa::avx2) {
-    table.adamw = {choose_adamw<CpuIsa::avx2>, launch};
-  } else if (isa == CpuIsa::avx512) {
-    table.adamw = {choose_adamw<CpuIsa::avx512>, launch};
-  } else {
-    table.adamw = {choose_adamw<CpuIsa::avx512_bf16>, launch};
-  }
+  table.adamw = {of_isa(isa, choose_adamw<CpuIsa::portable>, choose_adamw<CpuIsa::avx2>,
+                        choose_adamw<CpuIsa::avx512>, choose_adamw<CpuIsa::avx512_bf16>),
+                 launch_adamw};
 }
 
 }  // namespace viaduct::cpu

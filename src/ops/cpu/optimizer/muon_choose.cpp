@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/cpu/optimizer/optimizer_tasks.h"
+#include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
 namespace {
@@ -77,8 +78,7 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_muon(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  of_isa(isa, fill<CpuIsa::portable>, fill<CpuIsa::avx2>, fill<CpuIsa::avx512>)(table);
 }
 
 }  // namespace viaduct::cpu

@@ -6,6 +6,7 @@
 #include "ops/cpu/optimizer/binned_sum.h"
 #include "ops/cpu/optimizer/list_tasks.h"
 #include "ops/cpu/optimizer/optimizer_tasks.h"
+#include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
 namespace {
@@ -160,9 +161,8 @@ void fill(OpTable& table) {
 
 void add_optimizer(OpTable& table, CpuIsa isa) {
   add_adamw(table, isa);
-  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
-  if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
-  isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
+  of_isa(isa, fill<CpuIsa::portable>, fill<CpuIsa::avx2>, fill<CpuIsa::avx512>,
+         fill<CpuIsa::avx512_bf16>)(table);
 }
 
 }  // namespace viaduct::cpu

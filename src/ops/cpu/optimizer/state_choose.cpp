@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/cpu/optimizer/adafactor_kernels.h"
 #include "ops/cpu/optimizer/optimizer_tasks.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 #include "tensor/state_formats.h"
 
@@ -124,8 +125,7 @@ float (*scale_of(DType dtype))(float largest) {
 
 void add_optimizer_state(OpTable& table, CpuIsa isa) {
   add_adafactor(table, isa);
-  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  of_isa(isa, fill<CpuIsa::portable>, fill<CpuIsa::avx2>, fill<CpuIsa::avx512>)(table);
 }
 
 }  // namespace viaduct::cpu

@@ -2,6 +2,7 @@
 
 #include "ops/cpu/gemm/produced_rows.h"
 #include "ops/cpu/rows/activation_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -79,9 +80,8 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_activation(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
-  if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
-  isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
+  of_isa(isa, fill<CpuIsa::portable>, fill<CpuIsa::avx2>, fill<CpuIsa::avx512>,
+         fill<CpuIsa::avx512_bf16>)(table);
 }
 
 }  // namespace viaduct::cpu

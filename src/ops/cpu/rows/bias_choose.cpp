@@ -4,6 +4,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/rows/elementwise_kernels.h"
 #include "ops/cpu/rows/runs.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -29,10 +30,9 @@ void launch_bias_add(OpContext& context, const Choice& choice, const BiasAddArgs
 }  // namespace
 
 void add_bias(OpTable& table, CpuIsa isa) {
-  const auto launch = isa == CpuIsa::portable ? launch_bias_add<portable::elementwise_kernels>
-                      : isa == CpuIsa::avx2   ? launch_bias_add<avx2::elementwise_kernels>
-                                              : launch_bias_add<avx512::elementwise_kernels>;
-  table.bias_add = {choose_bias_add, launch};
+  table.bias_add = {choose_bias_add, of_isa(isa, launch_bias_add<portable::elementwise_kernels>,
+                                            launch_bias_add<avx2::elementwise_kernels>,
+                                            launch_bias_add<avx512::elementwise_kernels>)};
 }
 
 }  // namespace viaduct::cpu

@@ -83,9 +83,8 @@ void launch(OpContext& context, const Choice& choice, const ColumnSumArgs& args,
 }  // namespace
 
 OpEntry<ColumnSumArgs> column_sum_entry(CpuIsa isa) {
-  if (isa == CpuIsa::portable) return {choose<CpuIsa::portable>, launch};
-  if (isa == CpuIsa::avx2) return {choose<CpuIsa::avx2>, launch};
-  return {choose<CpuIsa::avx512>, launch};
+  return {of_isa(isa, choose<CpuIsa::portable>, choose<CpuIsa::avx2>, choose<CpuIsa::avx512>),
+          launch};
 }
 
 }  // namespace viaduct::cpu

@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/rows/cross_entropy_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -127,10 +128,9 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_cross_entropy(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill_table<portable::cross_entropy_kernels>(table);
-  if (isa == CpuIsa::avx2) return fill_table<avx2::cross_entropy_kernels>(table);
-  isa == CpuIsa::avx512 ? fill_table<avx512::cross_entropy_kernels>(table)
-                        : fill_table<avx512_bf16::cross_entropy_kernels>(table);
+  of_isa(isa, fill_table<portable::cross_entropy_kernels>, fill_table<avx2::cross_entropy_kernels>,
+         fill_table<avx512::cross_entropy_kernels>,
+         fill_table<avx512_bf16::cross_entropy_kernels>)(table);
 }
 
 }  // namespace viaduct::cpu

@@ -9,6 +9,7 @@
 #include "ops/cpu/rows/elementwise_kernels.h"
 #include "ops/cpu/rows/random_normal.h"
 #include "ops/cpu/rows/runs.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -193,10 +194,9 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_elementwise(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill_table<portable::elementwise_kernels>(table);
-  if (isa == CpuIsa::avx2) return fill_table<avx2::elementwise_kernels>(table);
-  isa == CpuIsa::avx512 ? fill_table<avx512::elementwise_kernels>(table)
-                        : fill_table<avx512_bf16::elementwise_kernels>(table);
+  of_isa(isa, fill_table<portable::elementwise_kernels>, fill_table<avx2::elementwise_kernels>,
+         fill_table<avx512::elementwise_kernels>,
+         fill_table<avx512_bf16::elementwise_kernels>)(table);
 }
 
 }  // namespace viaduct::cpu

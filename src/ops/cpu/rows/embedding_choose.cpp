@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/rows/embedding_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -128,9 +129,8 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_embedding(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill_table<portable::embedding_kernels>(table);
-  isa == CpuIsa::avx2 ? fill_table<avx2::embedding_kernels>(table)
-                      : fill_table<avx512::embedding_kernels>(table);
+  of_isa(isa, fill_table<portable::embedding_kernels>, fill_table<avx2::embedding_kernels>,
+         fill_table<avx512::embedding_kernels>)(table);
 }
 
 }  // namespace viaduct::cpu

@@ -1,6 +1,7 @@
 // Choice and launch of the ops over rows of experts on the cpu. Orders are counted and then written
 // by one thread (a few integers a token); the rows themselves are moved by all.
 
+#include "ops/cpu/vector_choice.h"
 #include "ops/expert_rows.h"
 
 #include <algorithm>
@@ -231,9 +232,8 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_expert_rows(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill_table<portable::expert_rows_kernels>(table);
-  isa == CpuIsa::avx2 ? fill_table<avx2::expert_rows_kernels>(table)
-                      : fill_table<avx512::expert_rows_kernels>(table);
+  of_isa(isa, fill_table<portable::expert_rows_kernels>, fill_table<avx2::expert_rows_kernels>,
+         fill_table<avx512::expert_rows_kernels>)(table);
 }
 
 }  // namespace viaduct::cpu

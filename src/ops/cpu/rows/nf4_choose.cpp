@@ -92,8 +92,8 @@ void add_entries(OpTable& table) {
 }  // namespace
 
 void add_nf4(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return add_entries<CpuIsa::portable>(table);
-  isa == CpuIsa::avx2 ? add_entries<CpuIsa::avx2>(table) : add_entries<CpuIsa::avx512>(table);
+  of_isa(isa, add_entries<CpuIsa::portable>, add_entries<CpuIsa::avx2>,
+         add_entries<CpuIsa::avx512>)(table);
 }
 
 }  // namespace viaduct::cpu

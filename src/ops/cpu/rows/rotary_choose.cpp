@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/cpu/rows/rotary_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -37,15 +38,9 @@ void launch(OpContext& context, const Choice& choice, const RotaryArgs& args, vo
 }  // namespace
 
 void add_rotary(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) {
-    table.rotary = {choose<CpuIsa::portable>, launch};
-  } else if (isa == CpuIsa::avx2) {
-    table.rotary = {choose<CpuIsa::avx2>, launch};
-  } else if (isa == CpuIsa::avx512) {
-    table.rotary = {choose<CpuIsa::avx512>, launch};
-  } else {
-    table.rotary = {choose<CpuIsa::avx512_bf16>, launch};
-  }
+  table.rotary = {of_isa(isa, choose<CpuIsa::portable>, choose<CpuIsa::avx2>,
+                         choose<CpuIsa::avx512>, choose<CpuIsa::avx512_bf16>),
+                  launch};
 }
 
 }  // namespace viaduct::cpu

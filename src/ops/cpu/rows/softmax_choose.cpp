@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/rows/softmax_kernels.h"
+#include "ops/cpu/vector_choice.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -163,9 +164,8 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_softmax(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return fill_table<portable::softmax_kernels>(table);
-  isa == CpuIsa::avx2 ? fill_table<avx2::softmax_kernels>(table)
-                      : fill_table<avx512::softmax_kernels>(table);
+  of_isa(isa, fill_table<portable::softmax_kernels>, fill_table<avx2::softmax_kernels>,
+         fill_table<avx512::softmax_kernels>)(table);
 }
 
 }  // namespace viaduct::cpu

@@ -1,39 +1,11 @@
 // Operations on the rows of a score matrix: scale, mask, softmax, their gradients, and dropout.
 // The single steps and all of them together do the same arithmetic: their bits are the same.
 
-#include "ops/cuda/kernels/attention_block.cuh"
-#include "ops/cuda/kernels/row_group.cuh"
 #include "ops/cuda/kernels/score_matrix.h"
+#include "ops/cuda/kernels/score_row.cuh"
 
 namespace viaduct::cuda {
 namespace {
-
-/// A row of the matrix: a query of a head and the keys of its document.
-struct ScoreRow {
-  AttentionBlock block;
-  int64_t head, query, at;  // query: of all documents; at: of [N, Tq]
-  int keys, first, end;     // of which [first, end) are seen
-};
-
-/// False beyond the last row.
-__device__ bool find_row(const AttentionProblemView& p, int64_t number, ScoreRow& row) {
-  if (number >= int64_t{p.kv_heads} * p.group * p.queries) return false;
-  row.head = number / p.queries, row.query = number % p.queries, row.at = number;
-  int low = 0, high = p.documents;  // offsets[low] ≤ query < offsets[high]
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (p.q_offsets[middle] <= row.query ? low : high) = middle;
-  }
-  AttentionBlock& block = row.block;
-  block.first_query = p.q_offsets[low], block.first_key = p.kv_offsets[low];
-  block.queries = p.q_offsets[low + 1] - p.q_offsets[low];
-  block.keys = p.kv_offsets[low + 1] - p.kv_offsets[low];
-  block.diagonal = p.diagonal != nullptr ? p.diagonal[low] : 0;
-  row.keys = block.keys;
-  row.first = block.first_seen(p, row.query - block.first_query);
-  row.end = block.end_seen(p, row.query - block.first_query);
-  return true;
-}
 
 /// Element `at` of the result.
 __device__ void write(const ScoreRowsView& args, int64_t at, float value) {
@@ -43,17 +15,6 @@ __device__ void write(const ScoreRowsView& args, int64_t at, float value) {
     const float values[1] = {value};
     store(args.narrow, args.narrow_format, at, values);
   }
-}
-
-__device__ float element(const void* matrix, Format format, int64_t at) {
-  float value[1];
-  load(matrix, format, at, value);
-  return value[0];
-}
-
-template <class Group, class F>
-__device__ void for_keys(const ScoreRow& row, F&& f) {
-  for (int j = Group::thread(); j < row.keys; j += Group::kThreadsOfRow) f(j);
 }
 
 template <int kThreads>
@@ -98,7 +59,7 @@ __global__ void __launch_bounds__(kRowThreads) score_softmax_backward_kernel(Sco
   if (!find_row(p, Group::row(), row)) return;
   const int64_t begin = row.at * args.row;
   const auto probability_of = [&](int j) {
-    return element(args.probabilities, args.probability_format, begin + j);
+    return matrix_element(args.probabilities, args.probability_format, begin + j);
   };
   const float delta = args.delta[row.at], lse = p.lse[row.at];
   const bool capped = p.softcap > 0;
@@ -126,21 +87,10 @@ __global__ void __launch_bounds__(kRowThreads) score_dropout_kernel(ScoreDropout
                      p.first_head + static_cast<uint32_t>(row.head)};
   const int64_t begin = row.at * args.row;
   for_keys<Group>(row, [&](int j) {
-    const float dropped[1] = {element(args.x, args.format, begin + j) *
+    const float dropped[1] = {matrix_element(args.x, args.format, begin + j) *
                               factor_of(p, row.block, draw, j)};
     store(args.out, args.format, begin + j, dropped);
   });
-}
-
-/// Calls f(Count<threads of a row>, grid).
-template <class F>
-void for_matrix(const AttentionProblemView& p, int64_t width, F&& f) {
-  const int64_t rows = int64_t{p.kv_heads} * p.group * p.queries;
-  if (width <= kWarpRow) {
-    f(Count<kWarpLanes>{}, Grid(blocks_for(rows, kRowThreads / kWarpLanes)));
-  } else {
-    f(Count<kRowThreads>{}, Grid(rows));
-  }
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Launches of attention and losses composed of ops: the score matrix of unfused attention, and the
 // steps of softmax cross entropy.
 
+#include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/kernels/score_bias.h"
 #include "ops/cuda/kernels/score_matrix.h"
 #include "ops/cuda/kernels/softmax_rows.h"
 #include "ops/cuda/launch/attention_view.h"
@@ -90,6 +92,46 @@ void launch_dropout(OpContext& context, const Choice&, const ScoreDropoutArgs& a
                 stream_of(context));
 }
 
+/// The least distances of the buckets that have several, found by halving: buckets grow with the
+/// distance.
+BucketsView buckets_view(const RelativeBuckets& relative) {
+  BucketsView view{};
+  const int64_t own = buckets_of_direction(relative), exact = own / 2;
+  view.own = static_cast<int>(own);
+  view.exact = static_cast<int>(exact);
+  view.both = relative.both_directions;
+  for (int64_t number = exact + 1; number < own; ++number) {
+    int64_t low = exact, high = relative.max_distance;  // has the bucket, or a later one
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (relative_bucket(relative, -middle) >= number) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    view.borders[number - exact - 1] = static_cast<int32_t>(low);
+  }
+  return view;
+}
+
+void launch_bias(OpContext& context, const Choice&, const ScoreBiasArgs& args, void*) {
+  constexpr std::string_view op = "score_bias";
+  score_bias({matrix_problem(op, args.problem, args.matrix, 0, args.matrix.dim(0)),
+              buckets_view(args.relative), args.table.raw(), format_of(op, args.table.dtype()),
+              args.matrix.data<float>(), args.matrix.dim(2)},
+             stream_of(context));
+}
+
+void launch_bias_backward(OpContext& context, const Choice&, const ScoreBiasBackwardArgs& args,
+                          void* workspace) {
+  score_bias_backward(
+      {matrix_problem("score_bias_backward", args.problem, args.gradient, 0, args.gradient.dim(0)),
+       buckets_view(args.relative), args.gradient.data<float>(), args.gradient.dim(2),
+       static_cast<double*>(workspace), parts_of(args.gradient.dim(1)), args.d_table.data<float>()},
+      stream_of(context));
+}
+
 FloatRows float_rows(const Tensor& x) {
   return {x.data<float>(), x.stride(0)};
 }
@@ -153,6 +195,8 @@ void add_composed_launches(OpTable& table) {
   table.score_softmax.launch = launch_softmax;
   table.score_softmax_backward.launch = launch_softmax_backward;
   table.score_dropout.launch = launch_dropout;
+  table.score_bias.launch = launch_bias;
+  table.score_bias_backward.launch = launch_bias_backward;
   table.soft_cap.launch = launch_soft_cap;
   table.soft_cap_backward.launch = launch_soft_cap_backward;
   table.row_largest.launch = launch_largest;

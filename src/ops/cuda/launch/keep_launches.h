@@ -3,7 +3,7 @@
 
 #include "device/cuda/cuda_device.h"
 #include "ops/cuda/launch/note_arguments.h"
-#include "ops/table_entries.h"
+#include "ops/table.h"
 #include "ops/unowned_args.h"
 
 namespace viaduct::cuda {

@@ -94,7 +94,7 @@ TEST(GuideRules, WhatAPlanCannotDecideIsSaid) {
     Figures f = dense();
     test::set_sizes(f, 2, 2);
     test::add_experts(f);
-    f.fp8 = true, f.scaling = "tensorwise";
+    f.fp8 = true;
     f.config.tensor_overlap.tp_comm_overlap = true;
     f.config.checkpoint.pretrained_checkpoint = "folder";
     f.config.dataset.reset_attention_mask = true;
@@ -137,6 +137,17 @@ TEST(GuideRules, ActivationsOfAdaptersMayLeaveTheGpu) {
   const Finding aware = rule_of("precision-aware").check(f, {});
   EXPECT_EQ(aware.values.size(), 2u);
   for (const Quantity& quantity : aware.values) EXPECT_LE(quantity.value, 4e6) << quantity.name;
+}
+
+TEST(GuideRules, FrozenWeightsAreNotStoredAsCodes) {
+  for (const RuleCase& one : test::rule_cases()) {
+    if ((one.id != "fp8-params" && one.id != "dp-fp8-gather") || one.outcome != Outcome::fires)
+      continue;
+    Figures f = dense();
+    one.change(f);
+    f.config.peft.scheme = "lora";
+    EXPECT_EQ(rule_of(one.id).check(f, {}).outcome, Outcome::not_applicable) << one.id;
+  }
 }
 
 TEST(GuideRules, WithoutAClusterNothingIsGuessed) {
