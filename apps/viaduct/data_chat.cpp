@@ -9,15 +9,18 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "chat_options.h"
 #include "checkpoint/model_folder.h"
 #include "conversation/chat_files.h"
+#include "conversation/image_places.h"
 #include "conversation/prompt_template.h"
 #include "data/tokenizer/tokenizer.h"
 #include "existing_output.h"
+#include "image/image_processor.h"
 #include "masked_text.h"
 #include "number_checks.h"
 #include "progress_bar.h"
@@ -116,6 +119,10 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
         "otherwise in the whole conversation\n",
         counted(result.own_rows, "row"));
   }
+  if (result.images > 0) {
+    fmt::print("{0}.images.bin, {0}.images.idx, {0}.images.jsonl: {1} of {2} in the rows\n", output,
+               counted(result.images, "place"), counted(result.pictures, "picture"));
+  }
   if (result.overlong > 0) {
     fmt::print("{} longer than {}: {} (the longest had {})\n", counted(result.overlong, "row"),
                counted(arguments.max_length, "token"),
@@ -155,6 +162,21 @@ ChatFilesSettings settings_of(const Arguments& arguments) {
   return settings;
 }
 
+/// What stands for pictures in the texts of a model that takes some; nothing for another one.
+std::optional<ImageTokens> image_tokens_of(const std::string& model, const Tokenizer& tokenizer) {
+  const TokenizerFiles files = open_tokenizer_files(model);
+  const auto config = files.object("config.json");
+  if (!config) return std::nullopt;
+  auto tokens = image_tokens(*config, files.where("config.json"), tokenizer.added_tokens());
+  if (!tokens) return std::nullopt;
+  if (const auto processor = ImageProcessor::load(files.where())) {
+    VIADUCT_CHECK(ConfigError, processor->side() == tokens->side,
+                  "{}: {} makes pictures of {} pixels a side, and vision_config.image_size is {}",
+                  files.where(), processor->settings().type, processor->side(), tokens->side);
+  }
+  return tokens;
+}
+
 int run(const Arguments& arguments) {
   check_new_dataset(arguments.output, arguments.overwrite);
   ChatFilesSettings settings = settings_of(arguments);
@@ -162,6 +184,12 @@ int run(const Arguments& arguments) {
   const auto renderer = open_renderer(arguments.chat);
   settings.tokenizer = &tokenizer;
   settings.renderer = renderer ? &*renderer : nullptr;
+  std::optional<ImagePlaces> images;
+  if (auto tokens = image_tokens_of(arguments.chat.tokenizer, tokenizer)) {
+    images.emplace(std::move(*tokens), settings.renderer, RenderOptions{false, settings.clock});
+    settings.images = &*images;
+    settings.reading.images = true;
+  }
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
   make_folder_of_dataset(arguments.output);
   ChatFilesResult result;

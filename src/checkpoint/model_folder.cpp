@@ -292,7 +292,8 @@ std::map<std::string, std::string> model_side_texts(const std::filesystem::path&
 const std::vector<std::string>& model_side_file_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all(std::begin(kTokenizerFiles), std::end(kTokenizerFiles));
-    all.insert(all.end(), {"chat_template.jinja", "chat_template.json", kGenerationFile});
+    all.insert(all.end(), {"chat_template.jinja", "chat_template.json", kGenerationFile,
+                           "preprocessor_config.json", "processor_config.json"});
     return all;
   }();
   return names;

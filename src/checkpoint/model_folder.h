@@ -72,7 +72,7 @@ bool has_tokenizer(const std::filesystem::path& path);
 /// Tokenizer and generation settings by the names of their files, of a folder or a GGUF file.
 std::map<std::string, std::string> model_side_texts(const std::filesystem::path& path);
 
-/// Names that tokenizer and generation settings have in Hugging Face folders; those of
+/// Names that settings of tokenizer, generation and pictures have in Hugging Face folders; those of
 /// additional_chat_templates are any.
 const std::vector<std::string>& model_side_file_names();
 /// The names of such files that are in `folder`, with additional_chat_templates/NAME.jinja.

@@ -101,6 +101,10 @@ std::string_view problem_name(ConversationProblem problem) {
       return "an answer whose place in the text is not certain";
     case ConversationProblem::hidden_calls:
       return "an answer with tool calls that the template does not show";
+    case ConversationProblem::broken_image:
+      return "a picture that cannot be read";
+    case ConversationProblem::hidden_images:
+      return "pictures without a place in the text";
   }
   return "";
 }

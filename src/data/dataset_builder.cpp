@@ -15,6 +15,7 @@
 #include "data/file_dataset.h"
 #include "data/fill_in_middle.h"
 #include "data/gpt_dataset.h"
+#include "data/image_files.h"
 #include "data/mock_dataset.h"
 #include "data/mock_image_dataset.h"
 #include "data/pair_dataset.h"
@@ -174,6 +175,10 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
                 "dataset.fim_rate: {}, but dataset {} has a mask ({}.idx): its conversations are "
                 "not rearranged; expected 0",
                 config_.fim_rate, file->prefix(), mask_prefix(file->prefix()));
+  VIADUCT_CHECK(ConfigError, !has_images(file->prefix()),
+                "data set {} has pictures ({}.idx), which runs do not read yet; expected one of "
+                "texts alone",
+                file->prefix(), images_prefix(file->prefix()));
   const PackingConfig& packing = config_.packing;
   ConversationRowSettings settings;
   settings.packing = packing_settings(packing, settings_.sequence_length);

@@ -116,6 +116,38 @@ TEST_F(ConversationCommands, DataChatWritesAndInspectShowsRows) {
       2);
 }
 
+TEST_F(ConversationCommands, DataChatReadsPicturesOfAModelThatTakesThem) {
+  json tokenizer = json::parse(read_file(path("model/tokenizer.json")));
+  tokenizer["added_tokens"].push_back(
+      {{"id", 103}, {"content", "<image>"}, {"special", true}, {"normalized", false}});
+  write_file_atomically(path("model/tokenizer.json"), tokenizer.dump());
+  std::filesystem::copy_file(test::test_data("images/noise.png"), path("noise.png"));
+  write_file_atomically(
+      path("chat.jsonl"),
+      R"({"image": "noise.png", "conversations": [{"from": "human", "value": "<image>\nHi"}, {"from": "gpt", "value": "Yo"}]})"
+      "\n");
+  const std::string command = "data chat --input " + path("chat.jsonl") + model() + "--output ";
+  const Result refused = run(command + path("out"));
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("the model of the tokenizer takes none"));
+  write_file_atomically(path("model/config.json"),
+                        R"({"model_type": "llava", "image_token_index": 103, "vision_config":
+                            {"model_type": "clip_vision_model", "image_size": 28,
+                             "patch_size": 14}})");
+  write_file_atomically(path("model/preprocessor_config.json"),
+                        R"({"image_processor_type": "CLIPImageProcessor", "crop_size": 14})");
+  const Result other_size = run(command + path("out"));
+  EXPECT_EQ(other_size.status, 2);
+  EXPECT_THAT(other_size.err, HasSubstr("pictures of 14 pixels a side"));
+  write_file_atomically(path("model/preprocessor_config.json"),
+                        R"({"image_processor_type": "CLIPImageProcessor", "crop_size": 28})");
+  const Result made = run(command + path("out"));
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("out.images.jsonl: 1 place of 1 picture in the rows"));
+  EXPECT_THAT(made.out, HasSubstr("<image><image><image><image>\nHi"));
+  EXPECT_THAT(run("data inspect " + path("out")).out, HasSubstr("pictures   1 place in the rows"));
+}
+
 TEST_F(ConversationCommands, DataChatShowsTheBeginningOfALongRow) {
   const std::string answer(50000, 'y');
   const Result made = run("data chat --input -" + model() + "--output " + path("long"),
