@@ -11,7 +11,7 @@ MockImageDataset::MockImageDataset(int64_t size, int64_t vocabulary_size, uint64
     : rows_(size, vocabulary_size, seed, settings),
       images_(images),
       seed_(seed),
-      other_(images.token == 0 ? 1 : 0) {}
+      other_(images.other_token()) {}
 
 void MockImageDataset::get(int64_t index, Sample& sample) const {
   rows_.get(index, sample);

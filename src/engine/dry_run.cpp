@@ -42,19 +42,25 @@ std::vector<int32_t> row_documents(const RunSetup& setup) {
   return documents;
 }
 
+/// Images of a row: as conversations have them, else one; as many as there is room for.
+int64_t row_images(const RunSetup& setup) {
+  const auto& images = setup.config.dataset.images;
+  if (!images) return 0;
+  const int64_t found = setup.conversations ? setup.conversations->images : 1;
+  return std::min(found, setup.config.model.seq_length.value() / images->rows);
+}
+
 /// Of a step, without padding of rows.
 double model_flops(const RunSetup& setup) {
   const FlopSizes sizes = flop_sizes(setup.model, setup.config.peft.resolved);
   const int64_t rows = batch_schedule(setup.config).full(),
                 length = setup.config.model.seq_length.value();
-  if (!setup.conversations) {
-    const double of_image = setup.model.vision.rows_fit(length) ? image_flops(setup.model) : 0;
-    return training_flops(sizes, rows, length).model() + static_cast<double>(rows) * of_image;
-  }
+  const double of_images = static_cast<double>(rows * row_images(setup)) * image_flops(setup.model);
+  if (!setup.conversations) return training_flops(sizes, rows, length).model() + of_images;
   std::vector<int64_t> lengths(setup.conversations->row_documents.begin(),
                                setup.conversations->row_documents.end());
   if (setup.conversations->ends_with_padding) lengths.pop_back();
-  return static_cast<double>(rows) * training_flops(sizes, lengths).model();
+  return static_cast<double>(rows) * training_flops(sizes, lengths).model() + of_images;
 }
 
 /// Adds the encoder's rows, of `length` places, to a micro-batch of so many rows.
@@ -72,16 +78,16 @@ void add_blank_encoder(int64_t rows, int64_t length, bool executes, HostBatch& b
   }
 }
 
-/// Puts an image at the begin of each row, of `length` places, that has room for one.
-void add_blank_images(int64_t rows, int64_t length, const ImageRowSettings& images,
+/// Puts `count` images at the begin of each row of `length` places.
+void add_blank_images(int64_t rows, int64_t length, int64_t count, const ImageRowSettings& images,
                       HostBatch& batch) {
-  if (images.rows > length) return;
-  batch.images = {rows, images.channels, images.side, images.side, {}};
+  if (count == 0) return;
+  batch.images = {rows * count, images.channels, images.side, images.side, {}};
   if (batch.sizes_only) return;
   batch.images.pixels.resize(
-      static_cast<size_t>(rows * images.channels * images.side * images.side), 0.0f);
+      static_cast<size_t>(batch.images.count * images.channels * images.side * images.side), 0.0f);
   for (int64_t row = 0; row < rows; ++row)
-    std::fill_n(batch.ids.begin() + row * length, images.rows, images.token);
+    std::fill_n(batch.ids.begin() + row * length, count * images.rows, images.token);
 }
 
 /// A micro-batch of the right sizes; with content only where something is computed.
@@ -115,11 +121,11 @@ HostBatch blank_rows_of(int64_t rows, const std::vector<int32_t>& documents,
 HostBatch blank_batch(const RunSetup& setup, int64_t rows, const std::vector<int32_t>& documents,
                       bool executes) {
   const auto& images = setup.config.dataset.images;
-  const int32_t token = images && images->token == 0 ? 1 : 0;  // of text
+  const int32_t token = images ? images->other_token() : 0;  // of text
   HostBatch batch = blank_rows_of(rows, documents, setup.model.encoder, token, executes);
   if (images)
-    add_blank_images(rows, std::accumulate(documents.begin(), documents.end(), int64_t{0}), *images,
-                     batch);
+    add_blank_images(rows, std::accumulate(documents.begin(), documents.end(), int64_t{0}),
+                     row_images(setup), *images, batch);
   return batch;
 }
 

@@ -75,8 +75,6 @@ struct VisionConfig {
     return projector == ProjectorKind::pooled ? pooled_side * pooled_side
                                               : tokens() - (drops_first ? 1 : 0);
   }
-  /// Whether a row of text of so many tokens has room for an image.
-  bool rows_fit(int64_t length) const { return any() && rows() <= length; }
   /// Blocks that have an effect.
   int64_t read_layers() const {
     return feature_layers.empty() ? 0

@@ -13,6 +13,7 @@
 #include "data/token_windows.h"
 #include "data/tokenizer/text_ids.h"
 #include "data/vocabulary_check.h"
+#include "train/run_images.h"
 #include "train/template_warnings.h"
 
 namespace viaduct {
@@ -82,7 +83,7 @@ EvaluatedConversations evaluated(const IndexedDataset& conversations) {
 
 EvaluationData conversation_data(const IndexedDataset& conversations, const RunSetup& run) {
   check_its_tokenizer(conversations, run);
-  DatasetBuilder builder(run.config.dataset, run.model.vocabulary);
+  DatasetBuilder builder(run.config.dataset, run.model.vocabulary, nullptr, run_images(run));
   EvaluationData data{.rows = builder.build(Split::valid, std::nullopt), .conversations = 0};
   for (int64_t i = 0; i < conversations.sequence_count(); ++i) {
     const int64_t tokens = conversations.sequence_length(i);
