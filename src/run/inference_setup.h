@@ -16,6 +16,7 @@ namespace viaduct {
 struct EvaluatedConversations {
   std::string prefix;   // of a data set with a mask
   int64_t longest = 0;  // tokens of the longest one
+  bool images = false;  // it has pictures, which a model that takes some reads
 };
 
 struct InferenceRequest {

@@ -33,8 +33,8 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
   refuse.expect(!config.offload.fine_grained_activation_offloading,
                 "model.fine_grained_activation_offloading", true, false);
   const DatasetConfig& data = config.dataset;
-  refuse.expect(!data.packing.packed_sequence_size, "dataset.packed_sequence_size",
-                data.packing.packed_sequence_size.value_or(0), "null");
+  refuse.expect(!data.packing.packed_sequence_size || !data.packing.packing_split,
+                "dataset.packing_split", true, false);
   refuse.expect(data.fim_rate == 0, "dataset.fim_rate", data.fim_rate, 0);
   refuse.expect(!config.validation.sample_prompts, "validation.sample_prompts",
                 config.validation.sample_prompts.value_or(""), "null");

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "data/dataset_builder.h"
+#include "data/image_files.h"
 #include "data/score_mask.h"
 #include "data/text_check.h"
 #include "data/token_windows.h"
@@ -74,7 +75,8 @@ std::shared_ptr<const IndexedDataset> open_conversations(const std::filesystem::
 }
 
 EvaluatedConversations evaluated(const IndexedDataset& conversations) {
-  EvaluatedConversations known{.prefix = conversations.prefix()};
+  EvaluatedConversations known{.prefix = conversations.prefix(),
+                               .images = has_images(conversations.prefix())};
   for (int64_t i = 0; i < conversations.sequence_count(); ++i)
     known.longest = std::max<int64_t>(known.longest, conversations.sequence_length(i));
   conversations.check_read();

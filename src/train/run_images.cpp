@@ -16,7 +16,7 @@ ImageOpener run_images(const RunSetup& setup) {
     if (!folder.empty() && std::ranges::find(folders, folder) == folders.end())
       folders.push_back(std::move(folder));
   };
-  add(setup.tokenizer_folder);
+  add(setup.tokenizer_files.where());
   if (setup.pretrained) add(setup.pretrained->path);
   if (setup.config.model.hf_config) add(*setup.config.model.hf_config);
   return image_opener(std::move(folders), *images);

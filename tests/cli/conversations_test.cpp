@@ -146,6 +146,49 @@ TEST_F(ConversationCommands, DataChatReadsPicturesOfAModelThatTakesThem) {
   EXPECT_THAT(made.out, HasSubstr("out.images.jsonl: 1 place of 1 picture in the rows"));
   EXPECT_THAT(made.out, HasSubstr("<image><image><image><image>\nHi"));
   EXPECT_THAT(run("data inspect " + path("out")).out, HasSubstr("pictures   1 place in the rows"));
+  EXPECT_EQ(run("data samples dataset.blend=[" + path("out") +
+                "] dataset.sequence_length=32 dataset.split=1,0,0 --split train")
+                .status,
+            0);
+}
+
+TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
+  json tokenizer = json::parse(read_file(path("model/tokenizer.json")));
+  tokenizer["added_tokens"].push_back(
+      {{"id", 103}, {"content", "<image>"}, {"special", true}, {"normalized", false}});
+  write_file_atomically(path("model/tokenizer.json"), tokenizer.dump());
+  write_file_atomically(path("model/preprocessor_config.json"),
+                        R"({"image_processor_type": "CLIPImageProcessor", "size": 12,
+                            "crop_size": 12})");
+  json config =
+      json::parse(read_file(test::test_data("golden") / "llava_clip" / "model" / "config.json"));
+  config["image_token_index"] = 103;
+  config["text_config"]["vocab_size"] = 104;
+  write_file_atomically(path("model/config.json"), config.dump());
+  std::filesystem::copy_file(test::test_data("images/noise.png"), path("noise.png"));
+  write_file_atomically(
+      path("chat.jsonl"),
+      R"({"image": "noise.png", "conversations": [{"from": "human", "value": "<image>\nHi"}, {"from": "gpt", "value": "Yo"}]})"
+      "\n");
+  const Result made =
+      run("data chat --input " + path("chat.jsonl") + model() + "--output " + path("out"));
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::string settings = "model.hf_config=" + path("model") +
+                               " tokenizer.tokenizer_model=" + path("model") +
+                               " dataset.blend=[1.0," + path("out") +
+                               "] dataset.split=1,0,0 model.seq_length=48 mixed_precision=fp32 "
+                               "train.train_iters=2 train.global_batch_size=1 "
+                               "train.micro_batch_size=1 validation.eval_iters=0 "
+                               "dist.threads_per_rank=1 ";
+  const Result trained = run("train " + settings + "checkpoint.save=" + path("run"));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  // The run's folder has the processor's settings too.
+  const Result scored = run("eval --model " + path("run") + " --data " + path("out") + " --json");
+  ASSERT_EQ(scored.status, 0) << scored.err;
+  EXPECT_EQ(json::parse(scored.out)["tokens"], 3);
+  const Result text = run("train " + settings + "model.read_images=false");
+  EXPECT_EQ(text.status, 2);
+  EXPECT_THAT(text.err, HasSubstr("and the model reads none"));
 }
 
 TEST_F(ConversationCommands, DataChatShowsTheBeginningOfALongRow) {

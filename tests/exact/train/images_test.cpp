@@ -1,12 +1,13 @@
 // Training of a model with images: a resumed run has the bits of one that was not stopped, with a
 // frozen tower too, whose weights checkpoints have; what does not train stays as the folder has it;
-// and planned memory is enough.
+// and planned memory is enough. The same for data with pictures, which decide what is learned.
 
 #include <gtest/gtest.h>
 
 #include "checkpoint/convert.h"
 #include "checkpoint/safetensors_reader.h"
 #include "support/paths.h"
+#include "support/picture_conversations.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
@@ -53,6 +54,19 @@ INSTANTIATE_TEST_SUITE_P(Parts, ImagesTraining,
                          testing::Values(Overrides{}, Overrides{"model.freeze_vision_model=true"},
                                          Overrides{"model.freeze_vision_model=true",
                                                    "model.freeze_language_model=true"}));
+
+TEST(PicturesTraining, LearnsFromWhatIsInThePictures) {
+  const test::PictureConversations data, other("palette.png");
+  const Overrides run = data.run() + Overrides{"train.micro_batch_size=1"};
+  const test::RunOutcome expected = train_run(run);
+  const std::string save = "checkpoint.save=" + (data.folder() / "run").string();
+  train_run(run + Overrides{"train.train_iters=1", save});
+  const test::RunOutcome resumed =
+      train_run(run + Overrides{save, "checkpoint.load=" + (data.folder() / "run").string()});
+  EXPECT_EQ(resumed.tensors, expected.tensors);
+  EXPECT_NE(train_run(other.run() + Overrides{"train.micro_batch_size=1"}).tensors,
+            expected.tensors);
+}
 
 /// Under the names of the folder, whatever trained.
 TEST(ImagesExport, WhatDoesNotTrainStaysAsItWas) {

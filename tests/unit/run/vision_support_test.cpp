@@ -69,7 +69,8 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
            {{"model.recompute_granularity=selective"}, "model.recompute_granularity: selective"},
            {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora"}, "peft.scheme: lora"},
-           {{"dataset.packed_sequence_size=16"}, "dataset.packed_sequence_size: 16"}}) {
+           {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
+            "dataset.packing_split: true"}}) {
     EXPECT_THAT(refusal(overrides),
                 AllOf(HasSubstr(field), HasSubstr("for a model that reads images")));
   }
