@@ -39,7 +39,8 @@ set_target_properties(viaduct_cuda PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGU
 # -std: CMake 3.25 does not know C++20 for CUDA and would choose an older standard. -fmad=false: kernels write fma where they
 # mean it, so that results equal the cpu's bit for bit.
 target_compile_options(viaduct_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--compress-mode=size>")
-set(VIADUCT_CUDA_TARGETS "80-real;90a-real;100a-real" CACHE STRING "GPUs that kernels are compiled for, as CUDA_ARCHITECTURES")
+# The code of each target of src/hardware/cuda_target.h, and for later GPUs the PTX of the newest.
+set(VIADUCT_CUDA_TARGETS "80-real;89-real;90a-real;100f-real;120-real;120-virtual" CACHE STRING "GPUs that kernels are compiled for, as CUDA_ARCHITECTURES")
 set_target_properties(viaduct_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF CUDA_ARCHITECTURES "${VIADUCT_CUDA_TARGETS}"
   CUDA_RUNTIME_LIBRARY None)
 

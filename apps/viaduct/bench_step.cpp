@@ -261,7 +261,7 @@ Subcommand add_bench_step(CLI::App& bench) {
           overrides.emplace_back(setting);
         const Launch launch = launch_of_process();
         RunConfig defaults;
-        defaults.dist = launch_defaults(launch);
+        defaults.dist = launch_defaults(launch, {options->config, overrides});
         const RunSetup setup = prepare_run(load_run_config(options->config, overrides, defaults));
         VIADUCT_CHECK(ConfigError,
                       !options->profile || setup.config.dist.device_kind() == DeviceKind::cpu,

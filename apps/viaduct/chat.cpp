@@ -123,7 +123,7 @@ int run(Arguments arguments) {
   Launch launch;
   const std::unique_ptr<Prepared> prepared = before_ranks([&] {
     launch = launch_of_process();
-    arguments.inference.dist = launch_defaults(launch);
+    arguments.inference.dist = launch_defaults(launch, {{}, arguments.inference.overrides});
     return prepare(arguments, launch);
   });
   const RunSetup& setup = prepared->setup;

@@ -139,7 +139,7 @@ std::vector<EvaluatedModel<Evaluation>> prepared(Arguments& arguments, Launch& l
                   "the document is of one; expected one --adapter",
                   adapters.size());
     if (!arguments.dry_run) launch = launch_of_process();
-    arguments.inference.dist = launch_defaults(launch);
+    arguments.inference.dist = launch_defaults(launch, {{}, arguments.inference.overrides});
     std::vector<EvaluatedModel<Evaluation>> models;
     for (const auto& [name, folder] : adapters) {
       arguments.inference.adapter = folder;

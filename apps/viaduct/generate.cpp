@@ -163,7 +163,7 @@ int run(Arguments arguments) {
   Launch launch;
   const Prepared prepared = before_ranks([&] {
     if (!arguments.dry_run) launch = launch_of_process();
-    arguments.inference.dist = launch_defaults(launch);
+    arguments.inference.dist = launch_defaults(launch, {{}, arguments.inference.overrides});
     return prepare(arguments, launch);
   });
   if (arguments.dry_run) {

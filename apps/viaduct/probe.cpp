@@ -46,7 +46,7 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
   const ProbeSetup setup = before_ranks([&] {
     scope().check(request.overrides);
     launch = launch_of_process();
-    request.dist = launch_defaults(launch);
+    request.dist = launch_defaults(launch, {{}, request.overrides});
     ProbeSetup prepared = prepare_probe(request);
     check_started(prepared.config.dist, launch);
     return prepared;

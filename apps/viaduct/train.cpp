@@ -301,7 +301,7 @@ Subcommand add_train(CLI::App& root) {
             const RunSetup setup = before_ranks([&] {
               if (!options->dry_run) launch = launch_of_process();
               RunConfig defaults;
-              defaults.dist = launch_defaults(launch);
+              defaults.dist = launch_defaults(launch, {file, overrides});
               use_target(options->target, overrides, defaults);
               if (!options->cluster.empty())
                 defaults.cuda_target = load_cluster(options->cluster).gpu.architecture;

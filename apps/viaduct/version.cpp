@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/toolkit_library.h"
 #include "comm/world.h"
 #include "data/tokenizer/unicode_sets.h"
 #include "hardware/cpu_features.h"
@@ -16,20 +17,28 @@ namespace viaduct::cli {
 
 namespace {
 
-/// Lines of the library of GPU kernels, and of NCCL, which it uses.
+/// The files of libraries that are found on this machine, a line each.
+std::string found_libraries() {
+  std::string text;
+  for (const ToolkitLibrary& library : {kCublasLtLibrary, kCudnnLibrary, kNcclLibrary})
+    text += fmt::format("\n{}: {}", library.file, describe_toolkit_library(library));
+  return text;
+}
+
+/// Lines of the library of GPU kernels, and of the libraries that it uses.
 std::string gpu_text() {
   const CudaStatus cuda = cuda_status();
   if (!cuda.installed) return "cuda: not built\nnccl: not built";
   if (!cuda.usable())
     return "cuda: built in; not usable here: " + cuda.problem +
-           "\nnccl: not usable here without cuda";
+           "\nnccl: not usable here without cuda" + found_libraries();
   std::string text = "cuda: built in; usable here: " + cuda.gpu;
   try {
     text += "\nnccl: built in; usable here: " + cuda_backend().nccl_version();
   } catch (const Error& error) {
     text += "\nnccl: built in; not usable here: " + std::string(error.what());
   }
-  return text;
+  return text + found_libraries();
 }
 
 /// What is built in, and which parts this machine can use.

@@ -66,7 +66,8 @@ bool is_row(const Shape& shape) {
 }
 
 bool is_router(const LayerName& name) {
-  return name.rest == "mlp.gate.weight" || name.rest == "block_sparse_moe.router.weight";
+  return name.rest == "mlp.gate.weight" || name.rest == "mlp.router.weight" ||
+         name.rest == "block_sparse_moe.router.weight";
 }
 
 std::string weight_of(const std::string& pattern, int64_t layer) {

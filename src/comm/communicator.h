@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "comm/connection_settings.h"
 #include "comm/host_group.h"
 #include "device/device.h"
@@ -199,6 +200,9 @@ class Communicator {
   virtual void open_channels(const std::vector<int>& peers, bool message_groups) {
     static_cast<void>(peers), static_cast<void>(message_groups);
   }
+  /// Announces, before the first split, how many connections a rank of the run will have at most
+  /// beside this one's, where the backend shares something out among them (it then asks).
+  virtual void expect_connections(FunctionRef<int64_t()> most) { static_cast<void>(most); }
   /// Announces connections beside the usual ones, with settings that differ, for operations that
   /// name them. All ranks of the group call it, once, with the same list, before the first of these
   /// operations. Backends without such settings carry all operations alike.

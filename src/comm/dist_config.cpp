@@ -3,7 +3,7 @@
 namespace viaduct {
 namespace {
 
-constexpr double kMostRanks = 1 << 20;
+constexpr double kMostRanks = 1 << 20, kMostMultiprocessors = 1024;
 /// Of a slider's positions, to find typing errors: GPUs have few.
 constexpr double kHighestBoost = 255;
 
@@ -67,6 +67,18 @@ FieldGroup dist_fields(DistConfig& config) {
              "YAML file with the connections of NCCL by group of ranks: {dp_cp: {min_ctas: 4, "
              "max_ctas: 16, cga_cluster_size: 2, net_name: IB}}; null: NCCL chooses.")
       .constraint("dist.device = cuda, a GPU for each rank");
+  group
+      .field("nccl_blocking", config.nccl_blocking,
+             "Connections of NCCL block the host in the library's calls, without a thread of NCCL "
+             "for each group of calls; then a rank that does not come is waited for without a "
+             "limit of time. Not measured on a GPU.")
+      .constraint("dist.device = cuda, a GPU for each rank");
+  group
+      .field("nccl_multiprocessors", config.nccl_multiprocessors,
+             "Multiprocessors of a GPU that the kernels of all of a rank's connections of NCCL may "
+             "take together, in equal shares; null: each connection takes what NCCL chooses.")
+      .range(2, kMostMultiprocessors)
+      .constraint("dist.device = cuda, a GPU for each rank; more than a rank has connections");
   group
       .field("use_sharp", config.use_sharp,
              "Sums of gradients over dp_cp are made by the switches of the network, where NCCL "

@@ -44,12 +44,21 @@ struct DistConfig {
 
   // Of NCCL's connections (comm/nccl_options.h).
   std::optional<std::string> nccl_communicator_config_path;
+  bool nccl_blocking = false;
+  std::optional<int> nccl_multiprocessors;
   bool use_sharp = false, nccl_ub = false;
   /// Memory that is registered is not symmetric over the ranks of a group.
   bool disable_symmetric_registration = false;
   /// Not a field: `resolve` (run/run_config.h) sets it where the ranks of a group have their memory
   /// at the same places and symmetric registration is wanted.
   bool symmetric_memory = false;
+
+  /// Not a field: ranks are threads of one process (run/launch.h), whose GPUs NCCL lets access each
+  /// other's memory.
+  bool in_one_process = true;
+  /// Not a field: a line for each variable that this process has set before it asked for a GPU
+  /// (run/launch.h).
+  std::vector<std::string> environment_notes;
 
   // Of device "cuda":
   TensorTransport distributed_backend = TensorTransport::nccl;

@@ -132,6 +132,14 @@ NcclOptions nccl_options(const DistConfig& config, Problems& problems) {
   return options;
 }
 
+NcclRankOptions nccl_rank_options(const DistConfig& config) {
+  return {config.nccl_blocking, config.nccl_multiprocessors};
+}
+
+bool has_nccl_settings(const DistConfig& config, Problems& problems) {
+  return !nccl_options(config, problems).empty() || nccl_rank_options(config) != NcclRankOptions();
+}
+
 NcclOptions nccl_options(const DistConfig& config) {
   Problems problems;
   NcclOptions options = nccl_options(config, problems);

@@ -26,6 +26,15 @@ struct NcclGroupOptions {
   bool operator==(const NcclGroupOptions&) const = default;
 };
 
+/// Of all connections of a rank.
+struct NcclRankOptions {
+  /// The host waits in NCCL's calls, also for ranks that do not come.
+  bool blocking = false;
+  /// What their kernels may take together at most, in equal shares.
+  std::optional<int> multiprocessors = {};
+  bool operator==(const NcclRankOptions&) const = default;
+};
+
 /// The options of a connection with settings of its own in a group with these options.
 NcclGroupOptions with_settings(NcclGroupOptions options, const ConnectionSettings& settings);
 
@@ -37,5 +46,15 @@ using NcclOptions = std::map<std::string, NcclGroupOptions, std::less<>>;
 NcclOptions nccl_options(const DistConfig& config, Problems& problems);
 /// ConfigError with all problems.
 NcclOptions nccl_options(const DistConfig& config);
+
+/// Of dist.nccl_blocking and dist.nccl_multiprocessors.
+NcclRankOptions nccl_rank_options(const DistConfig& config);
+
+/// Whether any setting is one of NCCL alone.
+bool has_nccl_settings(const DistConfig& config, Problems& problems);
+/// Their names, for messages.
+inline constexpr std::string_view kNcclSettings =
+    "dist.nccl_communicator_config_path, dist.nccl_blocking, dist.nccl_multiprocessors, "
+    "dist.use_sharp and ddp.nccl_ub";
 
 }  // namespace viaduct

@@ -20,6 +20,33 @@ std::vector<ParallelGroups::Group> document_groups(Communicator& ranks) {
   return groups;
 }
 
+/// Those that a rank of the mesh opens below at most, one for each group of several ranks, each
+/// direction of each flow to a neighbouring stage, and each flow of rings.
+int64_t most_connections(const Mesh& mesh, const std::vector<OwnConnection>& of_tp) {
+  constexpr int64_t kFlows = 2, kDirections = 2;
+  int64_t count = 0;
+  const auto largest = [&](GroupKind kind) {
+    size_t ranks = 0;
+    for (const auto& group : all_groups(mesh, kind)) ranks = std::max(ranks, group.size());
+    return static_cast<int64_t>(ranks);
+  };
+  for (const GroupKind kind : communicator_kinds(mesh)) {
+    const int64_t ranks = largest(kind);
+    if (ranks == 1) continue;
+    ++count;
+    if (kind == GroupKind::pp) count += std::min<int64_t>(ranks - 1, 2) * kFlows * kDirections;
+    const bool ring = kind == GroupKind::tp || kind == GroupKind::cp || kind == GroupKind::cp_outer;
+    if (ring) count += kFlows;
+  }
+  if (mesh.parts().document_groups) {
+    for (int64_t size = 2; size <= largest(GroupKind::dp_cp); size *= 2) count += 1 + kFlows;
+  }
+  if (mesh.size(Axis::tp) == 1) return count;
+  for (const OwnConnection& own : of_tp)
+    count += int64_t{own.collectives} + own.activations + own.gradients;
+  return count;
+}
+
 }  // namespace
 
 ParallelGroups::ParallelGroups(const Mesh& mesh, Group world,
@@ -28,6 +55,7 @@ ParallelGroups::ParallelGroups(const Mesh& mesh, Group world,
   VIADUCT_CHECK(CommError, world_->size() == mesh.ranks(), "mesh of {} ranks over a world of {}",
                 mesh.ranks(), world_->size());
   const GlobalRank me{world_->rank()};
+  world_->expect_connections([&] { return most_connections(mesh, of_tp); });
   for (const GroupKind kind : communicator_kinds(mesh)) {
     std::vector<int> members;
     for (const GlobalRank rank : group_ranks(mesh, kind, me)) members.push_back(rank.value);

@@ -347,10 +347,12 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
   recorded.record.set_with_shapes(kept != nullptr && kept->with_shapes());
   // Sums and the peak do not need them.
   recorded.record.set_with_stream_calls(repeats && kept != nullptr);
+  recorded.record.set_with_library_calls(setup.config.dist.on_cuda());
   record_rank(setup, rank, with_evaluation, repeats, limits, recorded);
   limits.deadline.check("dry run of a rank");
   if (against_repeats(recorded.record, recorded.log)) return full();
   DryRun result = std::move(recorded.run);
+  result.library_calls = recorded.record.library_calls();
   result.bytes_after =
       held_before(recorded.record, result.windows[static_cast<size_t>(MemorySequence::step)].end);
   const RecordExpansion all(recorded.record, recorded.log);

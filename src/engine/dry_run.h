@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ struct DryRun {
   Cost cost;                // of all ops of one step
   int64_t launches = 0;
   std::vector<KernelUse> kernels;  // of one step, by op and kernel
+  /// Of a run on cuda: the calls of the GPU's libraries (StepRecord::library_calls), each once.
+  std::set<std::string> library_calls;
   int64_t host_reads = 0;
   std::vector<GroupTraffic> traffic;  // of one step, by group and operation
   OffloadCounts offload;              // of one step, to and from the second memory

@@ -9,7 +9,11 @@
 namespace viaduct {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+/// Where allocations of a plan begin: on GPUs as those of the runtime, which is the most that their
+/// libraries ask for.
+int64_t plan_alignment(const RunSetup& setup) {
+  return setup.config.cuda_target ? 256 : 64;
+}
 
 MemoryTag tag_of(std::string_view name) {
   for (int tag = 0; tag < kMemoryTags; ++tag) {
@@ -56,11 +60,12 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   const double begin = steady_seconds();
   StepRecord record;
   const DryRun run = dry_run(setup, rank, &record, setup.config.validation.evaluates());
-  const int64_t last = last_position(run);
+  const int64_t last = last_position(run), alignment = plan_alignment(setup);
   PlannedMemory memory;
   memory.peak = run.peak;
   memory.offload = run.offload;
   memory.save_copy_bytes = run.save_copy_bytes;
+  memory.library_calls = run.library_calls;
   std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
   std::array<std::vector<size_t>, kMemorySequences> entries;   // of the plan, by lifetime
   std::array<std::vector<FrameItem>, kMemorySequences> items;  // of steps only
@@ -73,7 +78,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
     if (!held && made < 0 && sequence_at(run, a.released_at) < 0) continue;  // of the first step
     if (held || made < 0 || sequence_at(run, a.released_at) != made) {
       planned.offset = resident_bytes;
-      resident_bytes += (a.bytes + kAlignment - 1) / kAlignment * kAlignment;
+      resident_bytes += (a.bytes + alignment - 1) / alignment * alignment;
       memory.plan.resident.push_back(planned);
       if (made < 0) continue;
       planned.offset = kResident;
@@ -90,7 +95,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   // One sequence is done when another begins, so they share the room above what is resident.
   int64_t above = 0, above_at_least = 0;
   for (size_t s = 0; s < lifetimes.size(); ++s) {
-    FramedPlacement framed = place_in_frames(lifetimes[s], items[s], kAlignment, resident_bytes);
+    FramedPlacement framed = place_in_frames(lifetimes[s], items[s], alignment, resident_bytes);
     const Placement& placement = framed.placement;
     for (size_t i = 0; i < placement.offsets.size(); ++i)
       memory.plan.sequences[s][entries[s][i]].offset = resident_bytes + placement.offsets[i];

@@ -26,9 +26,10 @@ struct PlannedMemory {
   StepRecord::Peak peak;
   /// Lower bound: no arena with the same resident memory is smaller.
   int64_t lower_bound_bytes = 0;
-  OffloadCounts offload;        // of a step
-  int64_t save_copy_bytes = 0;  // as DryRun
-  double seconds = 0;           // that the dry run and the placement took
+  OffloadCounts offload;                // of a step
+  int64_t save_copy_bytes = 0;          // as DryRun
+  std::set<std::string> library_calls;  // as DryRun
+  double seconds = 0;                   // that the dry run and the placement took
 };
 
 /// For `rank` of the run that `setup` describes: setup, initial weights, steps, and evaluations

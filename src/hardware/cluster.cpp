@@ -97,15 +97,22 @@ std::vector<std::string> read_names(Entry& entry, const std::string& field) {
   return names;
 }
 
+/// "sm_80, sm_89 …", for messages.
+std::string target_names() {
+  std::string names;
+  for (const CudaTarget target : kCudaTargets)
+    names += (names.empty() ? "" : ", ") + std::string(cuda_target_name(target));
+  return names;
+}
+
 /// Whose kernels run on it.
 void read_architecture(Entry& entry, Gpu& gpu) {
   if (entry.find("architecture") == nullptr) return;
   const std::string name = entry.text("architecture");
   gpu.is_cpu = name == "cpu";
   gpu.architecture = cuda_target_of(name);
-  VIADUCT_CHECK(ConfigError, gpu.has_kernels(),
-                "{}: architecture: expected cpu, sm_80, sm_90a or sm_100a, found {}", entry.what(),
-                name);
+  VIADUCT_CHECK(ConfigError, gpu.has_kernels(), "{}: architecture: expected cpu, {}, found {}",
+                entry.what(), target_names(), name);
 }
 
 void check_below_best(const Gpu& gpu, const std::string& what, std::string_view field,

@@ -62,11 +62,6 @@ void check_norms_of_heads(const ModelConfig& c, std::vector<std::string>& proble
     problems.push_back(
         "model.qk_layernorm_own_weights: true needs qk_layernorm_per_head, which is false");
   }
-  if (c.qk_norm && c.qk_norm_own_weights && c.norm_weight_offset != 0) {
-    problems.push_back(
-        "model.qk_layernorm_own_weights: true is not implemented with "
-        "layernorm_zero_centered_gamma");
-  }
   const auto refuse_norm = [&](bool refused, const char* with) {
     if (c.qk_l2_norm && refused)
       problems.push_back(fmt::format("model.qk_l2_norm: true is not implemented with {}", with));

@@ -137,7 +137,8 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
     parts.k_wide_norm = wide(".k_norm", m.names.k_norm, c.kv_heads);
   } else if (c.qk_norm && c.qk_norm_own_weights) {
     const auto own = [&](const char* role, const std::string& name, int64_t heads) {
-      return HeadNorm(c.norm, c.norm_eps, m.make.head_norms(path + role, at(name), heads));
+      return HeadNorm(c.norm, c.norm_eps, c.norm_weight_offset,
+                      m.make.head_norms(path + role, at(name), heads));
     };
     parts.q_head_norm = own(".q_norm", m.names.q_head_norm, c.heads);
     parts.k_head_norm = own(".k_norm", m.names.k_head_norm, c.kv_heads);
@@ -227,8 +228,10 @@ std::shared_ptr<const LinearBiasTables> make_linear_bias(Device& device, const M
   const std::vector<double> slopes = linear_bias_slopes(c.heads, c.linear_bias_exponent);
   const int64_t here = c.heads / place.tp;
   const auto first = slopes.begin() + here * place.tp_rank;
+  // What the factor of scores would take away from the bias, where it does not multiply it.
+  const double scale = c.linear_bias_scaled ? 1 : c.attention_scale;
   return std::make_shared<const LinearBiasTables>(
-      make_linear_bias_tables(device, {first, first + here}, c.attention_scale, positions, dtype));
+      make_linear_bias_tables(device, {first, first + here}, scale, positions, dtype));
 }
 
 /// Tables that no layer reads are not made.
@@ -301,15 +304,22 @@ std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelCon
 
 void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& layer) {
   const std::string path = m.path(i) + ".attention";
-  if (m.config.parallel_block) {
+  const bool experts = m.config.moe.routes(m.config.kind_of(i));
+  if (m.config.parallel_block && !experts) {
     layer.segments.push_back(std::make_unique<ParallelBlockSegment>(
         attention_spec(m, i), attention_parts(m, i, rotary), path, mlp_parts(m, i)));
     return;
   }
-  layer.segments.push_back(m.config.latent.any() ? build_latent_attention(m, i, rotary)
-                                                 : build_attention(m, i, rotary));
+  if (m.config.latent.any()) {
+    layer.segments.push_back(build_latent_attention(m, i, rotary));
+  } else if (m.config.parallel_block) {
+    layer.segments.push_back(std::make_unique<ParallelAttentionSegment>(
+        attention_spec(m, i), attention_parts(m, i, rotary), path, m.config.shared_norm));
+  } else {
+    layer.segments.push_back(build_attention(m, i, rotary));
+  }
   if (m.config.encoder.any()) layer.segments.push_back(build_cross_attention(m, i));
-  if (!m.config.moe.routes(m.config.kind_of(i))) {
+  if (!experts) {
     layer.segments.push_back(build_mlp(m, i));
     return;
   }
@@ -319,10 +329,10 @@ void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& l
 }
 
 /// The layers of multi-token prediction (nn/multi_token.h). `norm`: the model's before its head,
-/// whose weight is `head`; `tokens`: its token table.
+/// whose weight is `head` and whose bias is `bias` (or null); `tokens`: its token table.
 void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& norm,
                        const ParameterPointer& tokens, const ParameterPointer& head,
-                       std::vector<Layer>& layers) {
+                       const ParameterPointer& bias, std::vector<Layer>& layers) {
   const ModelConfig& c = m.config;
   VIADUCT_CHECK(ConfigError, c.mtp_layers == 0 || !m.names.mtp_projection.empty(),
                 "model family {} has no names for multi-token prediction (model.mtp_num_layers)",
@@ -360,7 +370,7 @@ void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& n
         .segments.push_back(std::make_unique<MultiTokenHeadSegment>(
             static_cast<size_t>(depth), depth + 1 == c.mtp_layers, c.hidden,
             c.mtp_loss_scale / static_cast<double>(c.mtp_layers),
-            HeadSegment({c.vocabulary, c.logit_softcap, c.logit_scale}, previous, head)));
+            HeadSegment({c.vocabulary, c.logit_softcap, c.logit_scale}, previous, head, bias)));
   }
 }
 
@@ -455,10 +465,10 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
           config.tied_embeddings ? token_table()
                                  : make.vocabulary_table("head.weight", names.head,
                                                          config.vocabulary, config.hidden, true);
-      if (config.mtp_layers > 0)
-        build_multi_token(maker, *rotary, norm, token_table(), weight, chunk.layers);
       ParameterPointer bias;
       if (config.head_bias) bias = make.vocabulary_bias("head.bias", names.head, config.vocabulary);
+      if (config.mtp_layers > 0)
+        build_multi_token(maker, *rotary, norm, token_table(), weight, bias, chunk.layers);
       auto head = std::make_unique<HeadSegment>(
           HeadSpec{config.vocabulary, config.logit_softcap, config.logit_scale}, norm, weight,
           bias);

@@ -75,10 +75,12 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
     load_bias = b.make.load_bias(path + ".router.load_bias", at(load_bias_name(b.names)),
                                  c.moe.experts, c.moe.load_bias_rate);
   std::vector<std::unique_ptr<Segment>> segments;
+  RouterInput input{std::nullopt, c.hidden, c.parallel_block};
+  if (!c.shared_norm)
+    input.norm.emplace(b.make.norm(path + ".input_norm", at(b.names.mlp_norm), c.hidden, c.norm,
+                                   stream_gradient(b.settings)));
   segments.push_back(std::make_unique<RouterSegment>(
-      c.moe, place,
-      b.make.norm(path + ".input_norm", at(b.names.mlp_norm), c.hidden, c.norm,
-                  stream_gradient(b.settings)),
+      c.moe, place, std::move(input),
       RouterProduct(
           b.make.router(path + ".router", at(b.names.router), c.moe.experts), c.moe.router_format,
           c.router_bias ? b.make.router_bias(path + ".router", at(b.names.router)) : nullptr,

@@ -6,6 +6,7 @@
 #include "model/families/families.h"
 #include "model/family.h"
 #include "model/further_fields.h"
+#include "model/state_layers.h"
 #include "model/text_half.h"
 
 namespace viaduct {
@@ -58,6 +59,11 @@ void check_before_further_fields(ModelConfig config) {
 
 FamilyModel read_family_model(HfConfig reader) {
   const std::string& where = reader.where();
+  const std::string_view states = state_layers_of(reader.text("model_type"));
+  VIADUCT_CHECK(ConfigError, states.empty(),
+                "{}: model_type {} is not supported: its layers of {} pass a state along the row, "
+                "which no layer here does",
+                where, reader.text("model_type"), states);
   const ModelFamily& family = [&]() -> const ModelFamily& {
     try {
       return model_family(reader.text("model_type"));

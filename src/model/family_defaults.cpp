@@ -52,6 +52,7 @@ void resolve_common(ModelFields& m) {
   m.attention_backend.resolve(AttentionBackend::flash);
   m.position_embedding_type.resolve(PositionKind::rotary);
   m.alibi_bias_max.resolve(8.0);
+  m.alibi_scaled.resolve(false);
   m.rotary_base.resolve(10000.0);
   m.rotary_percent.resolve(1.0);
   m.rotary_interleaved.resolve(false);

@@ -60,6 +60,11 @@ bool HfConfig::mentions(std::string_view name) const {
   return state_->json.contains(name);
 }
 
+bool HfConfig::is_list(std::string_view name) const {
+  const Json* value = state_->find(name);
+  return value != nullptr && value->is_array();
+}
+
 int64_t HfConfig::integer(std::string_view name, std::optional<int64_t> fallback) {
   const Json* value = state_->find(name);
   if (value == nullptr && fallback) return *fallback;

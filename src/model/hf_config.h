@@ -30,6 +30,8 @@ class HfConfig {
   /// things).
   bool has(std::string_view name) const;
   bool mentions(std::string_view name) const;
+  /// Present, and a list.
+  bool is_list(std::string_view name) const;
   /// The field, or `fallback` where it is absent or null; without fallback an absent field is a
   /// ConfigError. So is another type.
   int64_t integer(std::string_view name, std::optional<int64_t> fallback = {});

@@ -66,10 +66,6 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
     problems.push_back(
         "model.parallel_block_shared_norm: true needs parallel_block, which is false");
   }
-  if (c.parallel_block && c.moe.any())
-    problems.push_back("model.parallel_block: true is not implemented with num_moe_experts");
-  if (c.head_bias && c.mtp_layers > 0)
-    problems.push_back("model.add_head_bias: true is not implemented with mtp_num_layers");
   if (!c.no_rope.empty() && static_cast<int64_t>(c.no_rope.size()) != c.layers) {
     problems.push_back(
         fmt::format("model.no_rope_freq: {} for {}",

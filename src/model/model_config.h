@@ -99,6 +99,7 @@ struct ModelConfig {
   PositionKind positions = PositionKind::rotary;
   RotarySpec rotary;                // rotary positions only
   double linear_bias_exponent = 8;  // of the steepest slopes of linear biases (nn/linear_bias.h)
+  bool linear_bias_scaled = false;  // … which attention_scale multiplies with the scores (Falcon)
   RelativePositions relative;       // relative positions only
   /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
   double window_rotary_base = 0;

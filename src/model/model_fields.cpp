@@ -99,7 +99,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("parallel_block", config.parallel_block,
              "Attention and feed-forward both read the input of their block, and both are added to "
              "it (GPT-NeoX, Cohere); false: the feed-forward reads the sum with attention.")
-      .constraint("true: without experts and multi_latent_attention");
+      .constraint("true: without multi_latent_attention");
   group
       .field("parallel_block_shared_norm", config.parallel_block_shared_norm,
              "parallel_block: one norm of the input for both branches (GPT-J, Phi, Cohere); false: "
@@ -137,10 +137,8 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("add_mlp_bias", config.add_mlp_bias,
              "Biases of the feed-forward, or of each expert; auto: add_bias_linear.")
       .constraint("with experts: in every layer, none shared, expert_tensor_parallel_size=1");
-  group
-      .field("add_head_bias", config.add_head_bias,
-             "A bias on the logits, before logit_multiplier (GPT-J, Phi).")
-      .constraint("without mtp_num_layers");
+  group.field("add_head_bias", config.add_head_bias,
+              "A bias on the logits, before logit_multiplier (GPT-J, Phi).");
 }
 
 void add_positions(FieldGroup& group, ModelFields& config) {
@@ -160,6 +158,9 @@ void add_positions(FieldGroup& group, ModelFields& config) {
              "The last slope of alibi is 2 to the power of minus this (of 2^n heads; others have "
              "those of the next such number, and every second one between them).")
       .positive();
+  group.field("alibi_scaled", config.alibi_scaled,
+              "softmax_scale multiplies the biases of alibi too, as it does the products (Falcon); "
+              "false: only the products (Bloom, MPT).");
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
   group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
       .positive()

@@ -92,6 +92,7 @@ struct ModelFields {
   // Positions.
   Auto<PositionKind> position_embedding_type;
   Auto<double> alibi_bias_max;
+  Auto<bool> alibi_scaled;
   EncoderFields encoder;
   Auto<double> rotary_base, rotary_percent;
   Auto<bool> rotary_interleaved;

@@ -118,8 +118,10 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.position_embedding_type.resolve(model.positions);
   take_encoder(fields.encoder, model);
   fields.vision.reads = model.vision.any();
-  if (model.positions == PositionKind::linear_bias)
+  if (model.positions == PositionKind::linear_bias) {
     fields.alibi_bias_max.resolve(model.linear_bias_exponent);
+    fields.alibi_scaled.resolve(model.linear_bias_scaled);
+  }
   if (model.positions == PositionKind::rotary) {
     fields.rotary_base.resolve(model.rotary.base);
     fields.rotary_percent.resolve(
@@ -209,6 +211,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.positions = fields.position_embedding_type.value();
   set_encoder(fields.encoder, model);
   model.linear_bias_exponent = fields.alibi_bias_max.value();
+  model.linear_bias_scaled =
+      model.positions == PositionKind::linear_bias && fields.alibi_scaled.value();
   const bool rotates = model.positions == PositionKind::rotary;
   model.rotary = rotates ? rotary_of(fields) : RotarySpec{};
   model.window_rotary_base = rotates ? fields.window_rotary_base.value().value_or(0) : 0;

@@ -198,10 +198,16 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
                  routing.topk, moe.experts, std::min(moe.experts, kMostChosenExperts));
   }
   const bool softmax = routing.score == ScoreFunction::softmax;
-  if (softmax && routing.topk == 1 && !routing.pre_softmax) {
+  if (softmax && routing.topk == 1 && !routing.pre_softmax && routing.margin == 0) {
     problems.add(
         "model.moe_router_pre_softmax: false with moe_router_topk = 1 gives every token the weight "
         "1, whatever its router says; expected true");
+  }
+  if (routing.margin > 0 && (!softmax || routing.pre_softmax)) {
+    problems.add(
+        "model.moe_router_sparsemixer_eps: {} needs moe_router_score_function=softmax and "
+        "moe_router_pre_softmax=false, found {} and {}",
+        routing.margin / 2, choice_name(routing.score), routing.pre_softmax);
   }
   if (!softmax && routing.pre_softmax)
     problems.add("model.moe_router_pre_softmax: true needs moe_router_score_function=softmax");

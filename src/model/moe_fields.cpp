@@ -71,7 +71,19 @@ void add_router(FieldGroup& group, MoeFields& fields) {
       .field("moe_router_pre_softmax", fields.moe_router_pre_softmax,
              "Softmax over all experts, whose chosen values are the weights; false: softmax over "
              "the chosen ones.")
-      .constraint("true needs softmax; softmax with moe_router_topk=1 needs true");
+      .constraint(
+          "true needs softmax; softmax with moe_router_topk=1 needs true, or "
+          "moe_router_sparsemixer_eps");
+  group
+      .field(
+          "moe_router_sparsemixer_eps", fields.moe_router_sparsemixer_eps,
+          "e of SparseMixer (Phi 3.5 MoE): each weight is that of a softmax over the experts "
+          "that were not chosen before and whose logit x is near the chosen one's m: "
+          "(m - x) / max(|x|, m) is at most 2e. Experts are the best ones in training, too, where "
+          "SparseMixer samples among those near. null: weights as "
+          "moe_router_score_function says.")
+      .positive()
+      .constraint("needs softmax, and moe_router_pre_softmax=false");
   group
       .field("moe_router_topk_scaling_factor", fields.moe_router_topk_scaling_factor,
              "Factor on the weights of the chosen experts; null: 1.")
@@ -283,6 +295,7 @@ void MoeFields::resolve() {
   moe_router_score_function.resolve((sinkhorn && one) || quantile ? ScoreFunction::sigmoid
                                                                   : ScoreFunction::softmax);
   moe_router_pre_softmax.resolve(sinkhorn && !one);
+  moe_router_sparsemixer_eps.resolve(std::nullopt);
   moe_router_topk_scaling_factor.resolve(std::nullopt);
   moe_router_num_groups.resolve(std::nullopt);
   moe_router_group_topk.resolve(std::nullopt);
@@ -316,6 +329,8 @@ void take_moe(MoeFields& fields, const MoeConfig& moe) {
   fields.moe_router_topk.resolve(routing.topk);
   fields.moe_router_score_function.resolve(routing.score);
   fields.moe_router_pre_softmax.resolve(routing.pre_softmax);
+  fields.moe_router_sparsemixer_eps.resolve(
+      routing.margin == 0 ? std::nullopt : std::optional(routing.margin / 2));
   fields.moe_router_topk_scaling_factor.resolve(
       routing.scaling == 1 ? std::nullopt : std::optional(routing.scaling));
   fields.moe_router_num_groups.resolve(or_null(routing.groups));
@@ -372,6 +387,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   routing.topk = fields.moe_router_topk.value();
   routing.score = fields.moe_router_score_function.value();
   routing.pre_softmax = fields.moe_router_pre_softmax.value();
+  routing.margin = 2 * fields.moe_router_sparsemixer_eps.value().value_or(0);
   routing.scaling = fields.moe_router_topk_scaling_factor.value().value_or(1);
   routing.groups = fields.moe_router_num_groups.value().value_or(0);
   routing.group_topk = fields.moe_router_group_topk.value().value_or(0);

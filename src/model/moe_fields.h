@@ -57,6 +57,7 @@ struct MoeFields {
   Auto<int64_t> moe_router_topk;
   Auto<ScoreFunction> moe_router_score_function;
   Auto<bool> moe_router_pre_softmax;
+  Auto<std::optional<double>> moe_router_sparsemixer_eps;
   Auto<std::optional<double>> moe_router_topk_scaling_factor;
   Auto<std::optional<int64_t>> moe_router_num_groups, moe_router_group_topk;
   Auto<std::optional<int64_t>> moe_router_group_score_topk;

@@ -224,7 +224,7 @@ ParameterPointer ParameterMaker::head_norms(const std::string& path, const std::
                                             int64_t heads) const {
   const Cut cut = cut_units(heads, place_);
   const int64_t size = config_.head_dim;
-  Parameter p = vector(path + ".weight", cut.count * size, 1);
+  Parameter p = vector(path + ".weight", cut.count * size, 1 - config_.norm_weight_offset);
   if (name.find("{}") == std::string::npos) {
     p.shape = {cut.count, size};
     p.parts = column_parts({{name, heads, 1}}, ".weight", size, false);

@@ -15,14 +15,19 @@ Tensor ones(RankContext& context, int64_t size) {
   return one;
 }
 
-/// out [T, N, D] = x [T, N, D] · weight [N, D].
-void multiply_heads(RankContext& context, const Tensor& x, const Tensor& weight,
-                    const Tensor& out) {
-  multiply(context.ops,
-           {x.transposed(0, 1), weight.view({x.dim(1), x.dim(2)}), out.transposed(0, 1)});
-}
-
 }  // namespace
+
+void HeadNorm::multiply_heads(RankContext& context, const Tensor& x, const Tensor& out) const {
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
+  Tensor factor = weight.tensor();
+  if (weight_offset_ != 0) {
+    factor = context.ops.allocate(factor.dtype(), factor.shape(), MemoryTag::workspace);
+    fill(context.ops, {factor, weight_offset_});
+    add(context.ops, {factor, weight.tensor(), factor});
+  }
+  multiply(context.ops,
+           {x.transposed(0, 1), factor.view({x.dim(1), x.dim(2)}), out.transposed(0, 1)});
+}
 
 Tensor HeadNorm::normed(RankContext& context, const Tensor& x, MemoryTag tag, const Tensor& mean,
                         const Tensor& rstd) const {
@@ -45,9 +50,8 @@ Tensor HeadNorm::forward(RankContext& context, const Tensor& x, SavedStore& save
     if (kind_ == NormKind::layer_norm) mean = context.statistic({rows});
   }
   const Tensor plain = normed(context, x, MemoryTag::activations, mean, rstd);
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
   const Tensor y = context.activation(x.shape(), saved.tag());
-  multiply_heads(context, plain, weight.tensor(), y);
+  multiply_heads(context, plain, y);
   saved.keep(this, "x", x);
   if (rstd) saved.keep_statistic(this, "rstd", rstd);
   if (mean) saved.keep_statistic(this, "mean", mean);
@@ -75,10 +79,7 @@ void HeadNorm::backward(RankContext& context, const Tensor& dy, const Tensor& dx
   if (kind_ == NormKind::layer_norm) args.mean = saved.take(this, "mean");
   if (weight_->trained) add_weight_gradient(context, args.x, dy);
   args.dy = context.activation(dy.shape(), MemoryTag::activations);
-  {
-    const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
-    multiply_heads(context, dy, weight.tensor(), args.dy);
-  }
+  multiply_heads(context, dy, args.dy);
   args.weight = ones(context, dy.dim(2));
   args.dx = dx;
   // The op always sums it; nothing reads these sums.

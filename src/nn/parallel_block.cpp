@@ -56,4 +56,48 @@ std::vector<const Parameter*> ParallelBlockSegment::parameters() const {
   return list;
 }
 
+TensorSet ParallelAttentionSegment::forward(RankContext& context, const Batch& batch,
+                                            const TensorSet& in, SavedStore& saved) {
+  const Tensor x = in.get(kHidden);  // [stream tokens, H], as all below
+  LinearInput normed = attention_.begin(context, x, saved);
+  const Tensor read = shared_norm_ ? normed.x.tensor() : x;
+  TensorSet out(kHidden, attention_.add_branch(context, batch, std::move(normed), x, saved,
+                                               saved.output_tag()));
+  out.set(kBranchInput, read);
+  return out;
+}
+
+TensorSet ParallelAttentionSegment::backward_through(RankContext& context, const Batch& batch,
+                                                     const TensorSet& d_out, SavedStore& saved,
+                                                     bool both) {
+  const Tensor d_sum = d_out.get(kHidden);        // [stream tokens, H], as all below
+  const Tensor d_read = d_out.get(kBranchInput);  // by the experts
+  const Tensor d_normed = attention_.branch_gradient(context, batch, d_sum, saved, both);
+  Tensor d_stream = d_sum;
+  if (shared_norm_) {
+    add(context.ops, {d_normed, d_read, d_normed});
+  } else {
+    d_stream = context.stream(d_sum.shape(), MemoryTag::activations);
+    add(context.ops, {d_sum, d_read, d_stream});
+  }
+  TensorSet d_in(kHidden, attention_.begin_gradient(context, d_normed, d_stream, saved));
+  if (both) attention_.backward_qkv_weight(context, saved);
+  return d_in;
+}
+
+TensorSet ParallelAttentionSegment::backward_input(RankContext& context, const Batch& batch,
+                                                   const TensorSet& d_out, SavedStore& saved) {
+  return backward_through(context, batch, d_out, saved, false);
+}
+
+TensorSet ParallelAttentionSegment::backward(RankContext& context, const Batch& batch,
+                                             const TensorSet& d_out, SavedStore& saved) {
+  return backward_through(context, batch, d_out, saved, true);
+}
+
+void ParallelAttentionSegment::backward_weight(RankContext& context, const Batch& batch,
+                                               SavedStore& saved) {
+  attention_.backward_weight(context, batch, saved);
+}
+
 }  // namespace viaduct

@@ -42,6 +42,8 @@ struct Traits {
   std::string name;          // "cpu:avx512"
   int vector_floats = 8;     // width of a vector register in floats
   bool matrix_bf16 = false;  // has matrix units for bf16
+  /// Shared memory that a block of a GPU's kernels may have.
+  int64_t block_memory_bytes = 0;
   /// FP32 logits that the head makes at once: enough tokens that reading its weight and adding to
   /// its gradient, once for each chunk of them, cost little compared with the products.
   int64_t head_chunk_bytes = int64_t{128} << 20;
@@ -64,6 +66,9 @@ struct OpEntry {
   Choice (*choose)(const Args&, const Traits&) = nullptr;
   /// `workspace` has choice.workspace_bytes bytes, 64-byte aligned; null if that is 0.
   void (*launch)(OpContext&, const Choice&, const Args&, void* workspace) = nullptr;
+  /// A description of the call of a library in which the launch would be, for that library alone
+  /// (StepRecord::library_calls); "" or null: there is none.
+  std::string (*library_call)(const Choice&, const Args&) = nullptr;
 };
 
 namespace detail {
@@ -97,6 +102,8 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& en
     for_each_tensor(args, [&](const Tensor& tensor) { detail::hold(context, tensor); });
   }
   if (record != nullptr) {
+    if (entry.library_call != nullptr && record->with_library_calls())
+      record->library_call(entry.library_call(choice, args));
     const double end = context.device.executes() ? detail::seconds_now() : begin;
     OpEntryRecord entry{name,        choice.kernel,          context.stream, choice.launches,
                         choice.cost, choice.workspace_bytes, begin,          end};

@@ -23,6 +23,9 @@ void check_rule(std::string_view op, const RoutingRule& rule, int64_t experts) {
                 !rule.choose_probabilities || (rule.score == ScoreFunction::softmax &&
                                                rule.groups == 0 && !rule.choose_logits),
                 "{}: a choice by probabilities is one of a softmax, without groups", op);
+  VIADUCT_CHECK(ShapeError,
+                rule.margin == 0 || (rule.score == ScoreFunction::softmax && !rule.pre_softmax),
+                "{}: a margin of {} is one of a softmax, without pre_softmax", op, rule.margin);
   VIADUCT_CHECK(
       ShapeError,
       rule.groups == 0 ||

@@ -1,7 +1,7 @@
 #pragma once
 // The choice of experts of each token, from the logits of a router (Shazeer et al. 2017; sigmoid
-// scores, groups and the bias: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2). T tokens,
-// E experts, k experts of a token.
+// scores, groups and the bias: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2; margins: Liu et
+// al. 2024, arXiv 2409.12136). T tokens, E experts, k experts of a token.
 
 #include <array>
 #include <string_view>
@@ -19,6 +19,9 @@ constexpr auto choice_names(ScoreFunction) {
 /// How probabilities come from logits:
 ///   softmax              p = softmax over the chosen logits
 ///   softmax, pre_softmax p = the chosen ones of softmax over all logits
+///   softmax, margin > 0  p_j = the j-th chosen one of softmax over those logits x_e that were not
+///                        chosen before and are near its logit m: (m − x_e) / max(|x_e|, m) is not
+///                        above the margin (SparseMixer, where it does not sample)
 ///   sigmoid              p = s / (Σ s + 1e-20) over the chosen, s = sigmoid of the logit
 ///                        (k = 1 or not `normalize`: p = s)
 ///   sqrt_softplus        the same with s = √log(1 + exp(logit))
@@ -40,6 +43,7 @@ struct RoutingRule {
   /// Of a softmax whose choice has a bias (ERNIE 4.5): probabilities have a scale to compare a bias
   /// with, logits have none. Not with groups.
   bool choose_probabilities = false;
+  double margin = 0;  // of a softmax without pre_softmax; 0: none
 
   /// The number of best scores of a group that are summed; without groups, 1.
   int64_t best_of_group() const {

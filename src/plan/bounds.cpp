@@ -116,6 +116,7 @@ LowerBound LayoutBound::shared(const LayerCost& largest, int64_t most, const Lay
 LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   LowerBound bound = model_bound(model_, layout);
   if (!layer.known || !model_.even_stages) return bound;
+  if (model_.has_encoder && layout.pp > 1) return bound;
   const auto n = static_cast<double>(layout.micro_batches);
   const int64_t cut = model_.layers + model_.account_for_embedding + model_.account_for_loss;
   const auto layers = static_cast<double>(model_.counted_layers);

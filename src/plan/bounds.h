@@ -44,6 +44,7 @@ struct ModelCost {
   bool has_bubble = true;      // false: weight gradients fill it (zero_bubble)
   bool all_in_flight = false;  // all forwards come before the first backward (gpipe)
   bool even_stages = true;     // false: stages as the configuration describes them
+  bool has_encoder = false;    // on the first stage, which then has more to do than the others
   double rows = 1;             // of the global batch
   /// The weights are frozen beside adapters: `bytes` has no gradients and optimizer states, which
   /// the adapters of the layers have (LayerCost::adapter_bytes), and only what is fully sharded is

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,7 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 8;
+  int version = 9;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
@@ -31,8 +32,10 @@ struct CudaRunSettings {
   /// Of dist.high_priority_stream_groups (comm/stream_priority.h); empty: streams beside compute
   /// have the highest priority.
   std::function<bool(std::string_view)> has_priority;
-  /// The memory of the plan is one that NCCL can make symmetric (DistConfig::symmetric_memory).
-  bool symmetric_memory = false;
+  /// The memory of the plan is NCCL's own: ranks register it (ddp.nccl_ub).
+  bool registered_memory = false;
+  /// Other GPUs of this process may access the memory outside of the plan: there are ranks on them.
+  bool peer_access = false;
 };
 
 /// A GPU and the libraries that it is used with.
@@ -54,14 +57,19 @@ struct CudaBackend {
   /// The target whose kernels the thread's GPU runs.
   CudaTarget (*target)();
   OpTable (*ops)(CudaTarget target);
+  /// All kernels are loaded when it returns.
   std::unique_ptr<Device> (*make_device)(const CudaRunSettings& settings);
+  /// Makes calls of libraries that a dry run noted (StepRecord::library_calls) ready, in the
+  /// planned memory of a device that `make_device` has made, of which nothing is in use yet.
+  void (*prepare)(Device& device, const std::set<std::string>& library_calls);
   /// The place of the thread's GPU on the bus of the machine.
   std::string (*gpu_bus_id)();
   /// Host memory that the GPU's copies use while the host continues (device/stream_backing.h).
   std::shared_ptr<void> (*pinned_memory)(int64_t bytes);
   /// Collectives by NCCL between ranks with a GPU each (comm/nccl/nccl_communicator.h).
   std::shared_ptr<Communicator> (*connect)(std::shared_ptr<Communicator> hosts,
-                                           double timeout_seconds, const NcclOptions& options);
+                                           double timeout_seconds, const NcclOptions& options,
+                                           const NcclRankOptions& of_rank);
   /// The thread's GPU.
   GpuDescription (*describe_gpu)();
   /// "2.28.9" of the NCCL that ranks with a GPU each would use. DeviceError if there is none.

@@ -83,7 +83,7 @@ void check_modules(const RunConfig& config, Problems& problems) {
           name);
     }
   }
-  if (config.model.parallel_block.value_or(false) && has("attn") != has("mlp")) {
+  if (dense && config.model.parallel_block.value_or(false) && has("attn") != has("mlp")) {
     problems.add(
         "model.cuda_graph_modules: attn and mlp of a parallel block (model.parallel_block) are one "
         "piece; expected both of them, or []");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -11,9 +12,11 @@
 #include "comm/staged_communicator.h"
 #include "comm/tcp/tcp_world.h"
 #include "run/cuda_backend.h"
+#include "run/environment_config.h"
 #include "run/gpu_boost.h"
 #include "run/rank_binding.h"
 #include "run/rank_device.h"
+#include "run/run_config.h"
 
 namespace viaduct {
 namespace {
@@ -46,6 +49,20 @@ void run_cpu_ranks(const DistConfig& config, const Launch& launch, RankMain rank
   });
 }
 
+/// Sets the variables of section `env_vars`; the lines of `set_environment`. What is wrong with the
+/// configuration is said when all of it is read.
+std::vector<std::string> set_given_environment(const ConfigInput& given) {
+  ConfigInput input = given;
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(input.file, none)) input.file.clear();  // read once alone
+  RunConfig config;
+  Problems said_later;
+  read_config(run_schema(config), input, said_later);
+  const bool other =
+      !config.dist.device.is_auto() && config.dist.device.value() != DeviceKind::cuda;
+  return other ? std::vector<std::string>() : set_environment(config.environment);
+}
+
 /// Whether two ranks compute on one GPU, which NCCL does not take.
 bool share_gpus(Communicator& world, const CudaBackend& backend) {
   char machine[256] = {};
@@ -62,10 +79,12 @@ Launch launch_of_process() {
   return detect_launch([](const char* name) { return std::getenv(name); });
 }
 
-DistConfig launch_defaults(const Launch& launch) {
+DistConfig launch_defaults(const Launch& launch, const ConfigInput& given) {
   DistConfig defaults;
+  defaults.environment_notes = set_given_environment(given);
   if (cuda_status().usable()) defaults.device.resolve(DeviceKind::cuda);
   if (launch.launcher == Launcher::none) return defaults;
+  defaults.in_one_process = false;
   defaults.ranks = launch.ranks;
   defaults.threads_per_rank.resolve(default_pool_threads(launch.local_ranks));
   return defaults;
@@ -127,17 +146,20 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
     const double timeout = 60 * config.distributed_timeout_minutes;
     const NcclOptions nccl = nccl_options(config);
     const bool shared = share_gpus(*world, backend);
-    VIADUCT_CHECK(ConfigError, !shared || nccl.empty(),
-                  "dist.nccl_communicator_config_path, dist.use_sharp and ddp.nccl_ub are settings "
-                  "of NCCL, which ranks that share a GPU do not use; expected a GPU for each rank, "
-                  "or none of them");
+    Problems said_before;
+    VIADUCT_CHECK(
+        ConfigError, !shared || !has_nccl_settings(config, said_before),
+        "{} are settings of NCCL, which ranks that share a GPU do not use; expected a GPU "
+        "for each rank, or none of them",
+        kNcclSettings);
     VIADUCT_CHECK(
         ConfigError, !shared || launch.launcher != Launcher::torchrun,
         "dist.device=cuda: ranks share a GPU, and processes that torchrun starts exchange "
         "tensors between GPUs alone; expected a GPU for each rank (LOCAL_RANK), or "
         "`mpirun -n {} viaduct train CONFIG.yaml`",
         launch.ranks);
-    rank_main(shared ? make_staged_communicator(world) : backend.connect(world, timeout, nccl));
+    rank_main(shared ? make_staged_communicator(world)
+                     : backend.connect(world, timeout, nccl, nccl_rank_options(config)));
   });
 }
 

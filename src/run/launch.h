@@ -6,6 +6,7 @@
 #include "comm/dist_config.h"
 #include "comm/launcher.h"
 #include "comm/world.h"
+#include "config/load.h"
 
 namespace viaduct {
 
@@ -13,8 +14,10 @@ namespace viaduct {
 Launch launch_of_process();
 
 /// Defaults of section `dist` in this process: the device, cuda where a GPU can be used; and what a
-/// launcher sets, ranks, and threads of a rank from the ranks of this machine.
-DistConfig launch_defaults(const Launch& launch);
+/// launcher sets, ranks, and threads of a rank from the ranks of this machine. Before it asks for a
+/// GPU it sets the variables of section `env_vars` that the process reads from `given`, unless that
+/// names another device: CUDA reads them when it starts.
+DistConfig launch_defaults(const Launch& launch, const ConfigInput& given = {});
 
 /// Why ranks compute on the cpu although this machine has the library for GPUs and the
 /// configuration leaves the device open; else "".

@@ -126,6 +126,7 @@ const std::vector<NoEffectRule>& experts_without_effect() {
         "model.moe_router_topk",
         "model.moe_router_score_function",
         "model.moe_router_pre_softmax",
+        "model.moe_router_sparsemixer_eps",
         "model.moe_router_topk_scaling_factor",
         "model.moe_router_num_groups",
         "model.moe_router_group_topk",

@@ -41,7 +41,8 @@ const std::vector<NoEffectRule>& gpus_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return without_gpu(c, "does not use cuBLASLt");
        }},
-      {{"dist.nccl_communicator_config_path", "dist.use_sharp", "ddp.nccl_ub"},
+      {{"dist.nccl_communicator_config_path", "dist.nccl_blocking", "dist.nccl_multiprocessors",
+        "dist.use_sharp", "ddp.nccl_ub"},
        [](const RunConfig& c, const ConfigOutcome&) { return without_nccl(c); }},
       {{"dist.distributed_backend", "model.pipeline_model_parallel_comm_backend"}, no_messages},
       {{"dist.high_priority_stream_groups"},

@@ -182,7 +182,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
                               ? stated("optimizer.optimizer", c.optimizer.optimizer)
                               : std::string("optimizer.adafactor_scale_parameter = false"));
        }},
-      {{"model.alibi_bias_max"},
+      {{"model.alibi_bias_max", "model.alibi_scaled"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.model.position_embedding_type.value() != PositionKind::linear_bias,
                           position_type(c));

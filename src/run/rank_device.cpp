@@ -15,7 +15,8 @@ RankDevice make_rank_device(const DistConfig& config) {
   if (config.on_cuda()) {
     const CudaBackend& backend = cuda_backend();
     return {backend.make_device({config.product_algorithms_path.value_or(""),
-                                 stream_priority(config), config.symmetric_memory}),
+                                 stream_priority(config), config.nccl_ub && config.ranks > 1,
+                                 config.in_one_process && config.ranks > 1}),
             backend.ops(backend.target())};
   }
   VIADUCT_CHECK(ConfigError, config.device_kind() == DeviceKind::cpu,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -241,8 +242,9 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   take_tokenizer(setup);
   take_opened(setup, base);
   if (config.dist.on_cuda()) {
-    for (std::string& line : set_environment(config.environment))
-      setup.notes.push_back(std::move(line));
+    std::vector<std::string> lines = config.dist.environment_notes;
+    if (lines.empty()) lines = set_environment(config.environment);
+    std::ranges::move(lines, std::back_inserter(setup.notes));
     note_determinism(setup);
   }
   resolve(config);

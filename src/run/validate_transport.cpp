@@ -9,13 +9,14 @@ namespace viaduct {
 void validate_transport(const RunConfig& config, Problems& problems) {
   const DistConfig& dist = config.dist;
   if (!dist.on_cuda()) return;
-  const bool has_nccl_options = !nccl_options(dist, problems).empty();
+  const bool has_nccl_options = has_nccl_settings(dist, problems);
   static_cast<void>(stream_priority(dist, problems));
   const bool through_hosts = dist.distributed_backend == TensorTransport::gloo;
   if (through_hosts && has_nccl_options && dist.ranks > 1) {
     problems.add(
-        "dist.distributed_backend: gloo uses no NCCL, of which dist.nccl_communicator_config_path, "
-        "dist.use_sharp and ddp.nccl_ub are settings; expected nccl, or none of them");
+        "dist.distributed_backend: gloo uses no NCCL, of which {} are settings; expected nccl, or "
+        "none of them",
+        kNcclSettings);
   }
   if (through_hosts && dist.ranks > 1 &&
       config.graph.cuda_graph_impl == GraphCapture::full_iteration) {

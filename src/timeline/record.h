@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -82,6 +84,14 @@ class StepRecord {
   /// (timeline/record_expansion.h).
   void set_with_stream_calls(bool with_stream_calls) { with_stream_calls_ = with_stream_calls; }
   bool with_stream_calls() const { return with_stream_calls_; }
+  /// Whether calls of libraries are kept, each of them once.
+  void set_with_library_calls(bool with_calls) { with_library_calls_ = with_calls; }
+  bool with_library_calls() const { return with_library_calls_; }
+  /// `call`: bytes that the backend which made them understands; "" is not kept.
+  void library_call(std::string call) {
+    if (!call.empty()) library_calls_.insert(std::move(call));
+  }
+  const std::set<std::string>& library_calls() const { return library_calls_; }
   /// Set by the device: false if it executes nothing, so that times are meaningless.
   void set_timed(bool timed) { timed_ = timed; }
   /// Drops all entries but the live allocations and the scopes that they were made in.
@@ -119,6 +129,8 @@ class StepRecord {
   bool counters_alone_ = false;
   StepCounters counters_;
   bool with_shapes_ = false, with_stream_calls_ = false, timed_ = true, in_graph_ = false;
+  bool with_library_calls_ = false;
+  std::set<std::string> library_calls_;
   int64_t position_ = 0;
   int64_t scope_ = -1;  // innermost open one
   ScopeMarks* marks_ = nullptr;

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "engine/evaluation.h"
 #include "report/session_log.h"
 #include "run/check_conversations.h"
+#include "run/cuda_backend.h"
 #include "run/run_length.h"
 #include "run/same_settings.h"
 #include "train/check_memory.h"
@@ -60,6 +62,9 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
     check_memory(setup, planned_, world_->host(), hooks_.ranks_here.value_or(world_->size()),
                  physical_memory_bytes());
     device.use_plan(planned_.plan);
+    // Before the first operation with other ranks: a GPU that loads code may wait for it.
+    if (world_->size() > 1 && !planned_.library_calls.empty())
+      cuda_backend().prepare(device, planned_.library_calls);
   }
   profiler_ = std::make_unique<StepProfiler>(config_, device, rank);
   auto checkpoint = keeper_->open_resumed();
@@ -147,10 +152,13 @@ void Trainer::run_to_the_end() {
     if (std::find(skipped.begin(), skipped.end(), state_.step + 1) != skipped.end()) {
       skip_step();
     } else {
+      const bool first = !std::exchange(began_steps_, true);
+      if (first) meet_other_gpus();
       if (!step()) {
         failure = common_failure();
         break;
       }
+      if (first) meet_other_gpus();
     }
     const auto& interval = train.check_weight_hash_across_dp_replicas_interval;
     if (interval && state_.step % *interval == 0) check_replicas();
@@ -187,6 +195,10 @@ void Trainer::run_to_the_end() {
     finish_last_save();
   }
   if (!reason.empty()) log_->stopped(state_.step, reason);
+}
+
+void Trainer::meet_other_gpus() {
+  if (device_.kind() == DeviceKind::cuda && world_->size() > 1) world_->host().most(0);
 }
 
 bool Trainer::on_this_rank(FunctionRef<void()> work) {

@@ -70,9 +70,11 @@ TEST(DefaultDevice, OfADryRunIsItsTarget) {
 }
 
 TEST(Version, NamesTheGpuOrWhyThereIsNone) {
-  EXPECT_THAT(viaduct_with(test::cuda_double_library(), {"version"}).out,
-              AllOf(HasSubstr("\ncuda: built in; usable here: emulated GPU (driver 13.0, runtime"),
-                    HasSubstr("\nnccl: built in; usable here: 2.")));
+  EXPECT_THAT(
+      viaduct_with(test::cuda_double_library(), {"version"}).out,
+      AllOf(HasSubstr("\ncuda: built in; usable here: emulated GPU (driver 13.0, runtime"),
+            HasSubstr("\nnccl: built in; usable here: 2."), HasSubstr("\nlibcublasLt.so.13: "),
+            HasSubstr("\nlibcudnn.so.9: "), HasSubstr("\nlibnccl.so.2: ")));
   EXPECT_THAT(viaduct_with("/nowhere/libviaduct_cuda.so", {"version"}).out,
               AllOf(HasSubstr("\ncuda: built in; not usable here: "),
                     HasSubstr("/nowhere/libviaduct_cuda.so"), HasSubstr("\nnccl: not usable")));

@@ -124,7 +124,8 @@ TEST_F(ExpertSteps, LimitsOfManyExpertsTogether) {
 
 TEST_F(ExpertSteps, RoutingAmongManyExpertsAndGroups) {
   constexpr int64_t kTokens = 9, kExperts = 320;
-  RoutingRule many, groups, all_groups, likely;
+  RoutingRule many, groups, all_groups, likely, near;
+  near.topk = 40, near.margin = 0.8;
   likely.topk = 12, likely.choose_probabilities = true;
   many.topk = kMostChosenExperts;
   groups.topk = 8, groups.groups = 40, groups.group_topk = 5, groups.group_best = 3;
@@ -132,7 +133,7 @@ TEST_F(ExpertSteps, RoutingAmongManyExpertsAndGroups) {
   all_groups.topk = 6, all_groups.groups = 160, all_groups.group_topk = 64;
   all_groups.pre_softmax = true;
   const Tensor logits = random_tensor(DType::f32, {kTokens, kExperts}, 3, 4);
-  for (const RoutingRule& rule : {many, groups, all_groups, likely}) {
+  for (const RoutingRule& rule : {many, groups, all_groups, likely, near}) {
     // Far more than the probabilities of most experts.
     const Tensor bias =
         rule.choose_probabilities ? random_tensor(DType::f32, {kExperts}, 7, 0.2) : Tensor();

@@ -127,8 +127,9 @@ TEST_F(ProductLibraryTest, RefusalsNameTheProductAndTheReason) {
 }
 
 TEST_F(ProductLibraryTest, AlignmentIsThatOfTheAddress) {
-  alignas(64) char bytes[64] = {};
-  EXPECT_EQ(alignment_of(bytes), 16);
+  alignas(512) char bytes[64] = {};
+  EXPECT_EQ(alignment_of(bytes), 256);
+  EXPECT_EQ(alignment_of(bytes + 32), 32);
   EXPECT_EQ(alignment_of(bytes + 8), 8);
   EXPECT_EQ(alignment_of(bytes + 2), 2);
   EXPECT_EQ(alignment_of(bytes + 1), 1);

@@ -39,19 +39,29 @@ struct RuntimeSettings {
   int no_device = 0;
   /// The time for which work may only wait for other ranks before that is an error.
   double patience_seconds = 20;
+  /// The first launch of a file of kernels that was not loaded before, of a kind of product and of
+  /// a plan of cuDNN waits until the device has ended all its work.
+  bool lazy_loading = false;
 };
 
 struct RuntimeCounts {
   int64_t kernels = 0, copies = 0, allocations = 0, host_waits = 0, event_waits = 0;
-  int64_t out_of_order = 0;  // pieces that ran while an older one waited in another stream
+  int64_t out_of_order = 0;   // pieces that ran while an older one waited in another stream
+  int64_t shared_pieces = 0;  // of virtual memory that all devices may access
+  int64_t first_uses = 0;     // of code that was loaded for them (lazy_loading)
 };
 
 /// Starts over. DeviceMemory and streams of earlier users must be gone (std::logic_error).
 void reset_runtime(const RuntimeSettings& settings);
 RuntimeCounts runtime_counts();
+/// CUDA_DEVICE_MAX_CONNECTIONS as it was at the first call of the runtime or the driver since then:
+/// CUDA reads it when it starts.
+std::string connections_at_start();
 
-/// Queues work in a stream; null: it runs at once, without the runtime.
-void enqueue(CUstream_st* stream, const char* what, std::function<void()> work);
+/// Queues work in a stream; null: it runs at once, without the runtime. `unit`: the code that a
+/// first use must load; "": it is loaded.
+void enqueue(CUstream_st* stream, const char* what, std::function<void()> work,
+             const std::string& unit = {});
 /// Called by work: to the times of events, its stream needs this much longer than it did.
 void spend(double seconds);
 

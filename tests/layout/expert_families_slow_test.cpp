@@ -64,8 +64,9 @@ std::vector<ModelLayout> cases() {
                                          "model.recompute_granularity=selective",
                                          "model.recompute_modules=[core_attn,layernorm]"},
                                         "unfused_recompute")});
-  // A bias of a softmax's choice, and others' in their places in files.
-  for (const char* model : {"ernie4_5_moe", "minimax_m2"}) {
+  // A bias of a softmax's choice, and others' in their places in files; weights that experts which
+  // were not chosen have a part in, behind layer norms.
+  for (const char* model : {"ernie4_5_moe", "minimax_m2", "phimoe"}) {
     list.push_back({model, experts(2, layout(2, 1, 1, 1))});
     list.push_back({model, experts(2, layout(1, 2, 1, 1))});
     list.push_back({model, experts(2, layout(2, 1, 2, 1, {two}))});
@@ -84,6 +85,8 @@ std::vector<ModelLayout> cases() {
                          "sharded"))});
   list.push_back({"glm4_moe", experts(2, layout(2, 1, 2, 1))});
   list.push_back({"granitemoe", experts(2, layout(2, 1, 1, 1))});
+  list.push_back({"hunyuan_v1_moe", experts(2, layout(2, 1, 1, 1))});
+  list.push_back({"hunyuan_v1_moe", experts(2, layout(1, 2, 1, 1))});
   list.push_back({"deepseek_v2",
                   experts(2, layout(2, 1, 1, 1,
                                     {"model.recompute_granularity=selective",

@@ -17,7 +17,8 @@ using namespace test;
 constexpr double kLimit = 2e-5;
 
 const Overrides kLlama{"model.mtp_num_layers=2", "model.num_query_groups=2"};
-const Overrides kTied = kLlama + Overrides{"model.share_embeddings_and_output_weights=true"};
+const Overrides kTied = kLlama + Overrides{"model.share_embeddings_and_output_weights=true",
+                                           "model.add_head_bias=true"};
 const Overrides kExperts{
     "model.family=deepseek_v3",       "model.mtp_num_layers=1",
     "model.num_moe_experts=4",        "model.moe_router_topk=2",

@@ -83,13 +83,14 @@ class GpuCheck(unittest.TestCase):
         done = self.check()
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "gpu_check: found no GPU (nvidia-smi: No devices were found); this check needs an NVIDIA GPU of compute "
-                                      "capability 8.0 or newer, with its driver\n")
+                                      "capability 8.x, 9.0, 10.x, or 12.0 and newer, with its driver\n")
 
-    def test_says_that_the_gpu_is_too_old(self):
-        self.program("nvidia-smi", SMI.format(capability="7.5"))
-        done = self.check()
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("of compute capability 7.5", done.stderr)
+    def test_says_that_the_gpu_has_no_kernels(self):
+        for capability in ("7.5", "11.0"):
+            self.program("nvidia-smi", SMI.format(capability=capability))
+            done = self.check()
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"of compute capability {capability}", done.stderr)
 
     def test_phases_are_done_skipped_and_failed(self):
         self.program("nvidia-smi", SMI.format(capability="9.0"))

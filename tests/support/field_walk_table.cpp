@@ -237,6 +237,8 @@ std::vector<FieldCase> graph_cases() {
        "",
        "unit/comm/nccl_options_test.cpp",
        "nccl_communicator_config_path"},
+      {"dist.nccl_blocking", "true", kNotes, {}, {}, "", connections, "Blocking"},
+      {"dist.nccl_multiprocessors", "32", kNotes, {}, {}, "", connections, "Multiprocessors"},
       {"dist.use_sharp", "true", kNotes, {}, {}, "", connections, "use_sharp"},
       {"ddp.nccl_ub", "true", kNotes, {}, {}, "", connections, "nccl_ub"},
       {"ddp.disable_symmetric_registration",

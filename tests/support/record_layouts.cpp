@@ -179,6 +179,11 @@ List of_experts() {
                  "comm_overlap.overlap_moe_expert_parallel_comm=true"} +
            experts(4),
        true},
+      {"experts_of_parallel_blocks",
+       Overrides{"dist.ranks=4", kTensor, kSequence, kStages, "model.expert_tensor_parallel_size=1",
+                 "model.parallel_block=true"} +
+           with_shared(4),
+       true},
       {"scaled_choice",
        {"dist.ranks=4", "model.family=qwen3_moe", "model.num_moe_experts=4", kTensor, kContext,
         "model.expert_tensor_parallel_size=1", "model.moe_router_topk=2",

@@ -16,7 +16,7 @@ READERS_OF_FOREIGN_BYTES = ["test_unit_base", "test_unit_config", "test_unit_tem
 SUITES_UNDER_ASAN = "^(unit|parity|fault|fuzz)$"
 # gpu.ops_on_doubles takes half a minute, and test_unit_ops_on_cuda runs the same code. tests/CMakeLists.txt leaves out more.
 NOT_UNDER_ASAN = "^gpu[.]ops_on_doubles"
-GPU_TARGETS = ["80", "90a", "100a"]  # cmake/CudaLibrary.cmake
+GPU_TARGETS = ["80", "89", "90a", "100f", "120"]  # cmake/CudaLibrary.cmake
 TSAN = ("build tsan", "tsan")
 ASAN_OF_OTHERS = ("build asan, other programs", "asan, other programs")
 # Programs on hostile bytes, which find more there.

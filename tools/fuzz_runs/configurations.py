@@ -28,10 +28,12 @@ def sizes_of_family(family):
         sizes.update(LATENT)
     if family in ("deepseek_v3", "kimi_k2"):
         sizes.update(GROUPS)
-    if "_moe" in family or family == "dots1" or latent:
+    if ("_moe" in family and family != "hunyuan_v1_moe") or family == "dots1" or latent:
         sizes.update(OWN_WIDTH)
     if family in ("qwen2_moe", "glm4_moe", "ernie4_5_moe", "dots1") or latent:
         sizes.update(SHARED)
+    if family == "hunyuan_v1_moe":  # as wide as the others
+        sizes["model.moe_shared_expert_intermediate_size"] = TINY["model.ffn_hidden_size"]
     return sizes
 
 

@@ -5,12 +5,19 @@ import importlib.util
 import shutil
 import subprocess
 
-OLDEST = (8, 0)
+# Compute capabilities, from and to, whose GPUs run the kernels of a target (src/hardware/cuda_target.cpp).
+TARGETS = {"sm_80": (80, 88), "sm_89": (89, 89), "sm_90a": (90, 90), "sm_100a": (100, 109), "sm_120": (120, 1 << 20)}
+
+
+def target_of(capability):
+    """The target of a GPU of compute capability "10.3"; None if there are no kernels for it."""
+    number = int(capability.replace(".", ""))
+    return next((name for name, (first, last) in TARGETS.items() if first <= number <= last), None)
 
 
 def find_gpu():
     """A dictionary that describes the first GPU, or one sentence that says what was found and what is needed."""
-    need = "this check needs an NVIDIA GPU of compute capability 8.0 or newer, with its driver"
+    need = "this check needs an NVIDIA GPU of compute capability 8.x, 9.0, 10.x, or 12.0 and newer, with its driver"
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return f"found no GPU (there is no nvidia-smi); {need}"
@@ -20,7 +27,7 @@ def find_gpu():
     if asked.returncode != 0 or not lines:
         return f"found no GPU (nvidia-smi: {lines[-1] if lines else 'no GPU'}); {need}"
     name, memory, driver, capability, clock, bus = [part.strip() for part in lines[0].split(",")]
-    if tuple(int(part) for part in capability.split(".")) < OLDEST:
+    if target_of(capability) is None:
         return f"found {name} of compute capability {capability}; {need}"
     return {"name": name, "memory": memory, "driver": driver, "capability": capability, "max_sm_clock": clock, "bus": bus, "gpus": len(lines)}
 

@@ -276,6 +276,9 @@ CASES = {
     "falcon_one_norm": (falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1,
                                tie_word_embeddings=False), 64),
     "falcon_sequential": (falcon(multi_query=False, parallel_attn=False, bias=True, rope_theta=500.0), 200),
+    "falcon_alibi": (falcon(alibi=True, multi_query=False, parallel_attn=False, bias=True), 64),
+    # Of heads whose slopes BF16 holds, and so few positions that their products do: transformers rounds both.
+    "falcon_alibi_groups": (falcon(alibi=True, new_decoder_architecture=True, num_kv_heads=2), 200),
     "falcon_every_head": (falcon(multi_query=False, ffn_hidden_size=100, layer_norm_epsilon=1e-4), 64),
     "gptj": (gptj(), 64),
     "gptj_tied": (gptj(tie_word_embeddings=True, n_inner=100, rotary_dim=14, n_head=3, n_embd=48, activation_function="gelu"), 200),
@@ -292,6 +295,15 @@ CASES = {
     "hunyuan_v1_dense": (decoder("hunyuan_v1_dense", head_dim=20), 64),
     "hunyuan_v1_dense_alpha": (decoder("hunyuan_v1_dense", head_dim=18, tie_word_embeddings=True, **rope(
         "dynamic", alpha=50.0, factor=1.0)), 200),
+    "hunyuan_v1_moe": (decoder("hunyuan_v1_moe", head_dim=20, num_experts=6, moe_topk=2), 64),
+    "hunyuan_v1_moe_alpha": (decoder("hunyuan_v1_moe", head_dim=18, tie_word_embeddings=True, num_experts=8, moe_topk=3, **rope(
+        "dynamic", alpha=50.0, factor=1.0)), 200),
+    "phimoe": (decoder("phimoe", num_local_experts=6, router_jitter_noise=0.4), 64),
+    # Rows of the original length: transformers 5 has the short list for longer ones, too.
+    "phimoe_bias": (decoder("phimoe", attention_bias=True, lm_head_bias=True, num_local_experts=8, router_jitter_noise=0.25,
+                            sliding_window=23, **rope(
+        "longrope", original_max_position_embeddings=200, short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0],
+        long_factor=[1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 9.0, 9.5], short_mscale=1.2, long_mscale=1.2)), 200),
     "nemotron": (decoder("nemotron", norm_eps=1e-5), 64),
     "nemotron_bias": (decoder("nemotron", norm_eps=1e-4, head_dim=20, attention_bias=True, mlp_bias=True,
                               partial_rotary_factor=0.25), 200),
@@ -410,6 +422,8 @@ STORED = {
                               tie_word_embeddings=True)), 24),
     "falcon": ({**falcon(vocab_size=59, hidden_size=24, ffn_hidden_size=28, num_hidden_layers=2, max_position_embeddings=64,
                          new_decoder_architecture=True, num_kv_heads=2, bias=True, rope_theta=50.0)}, 24),
+    "falcon_alibi": ({**falcon(vocab_size=59, hidden_size=24, ffn_hidden_size=28, num_hidden_layers=2, alibi=True, multi_query=False,
+                               parallel_attn=False, bias=True)}, 24),
     "gptj": (gptj(vocab_size=59, n_embd=24, n_inner=28, n_layer=2, n_head=2, n_positions=64, rotary_dim=8), 24),
     "moonlight": (small(deepseek("deepseek_v3", rms_norm_eps=0.05, num_attention_heads=4, q_lora_rank=None, kv_lora_rank=8,
                                  qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1,
@@ -425,4 +439,10 @@ STORED = {
     "granitemoe": (small(decoder("granitemoe", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6,
                                  logits_scaling=1.5, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True),
                          intermediate_size=20), 24),
+    "hunyuan_v1_moe": (small(decoder("hunyuan_v1_moe", head_dim=6, num_experts=4, moe_topk=2, tie_word_embeddings=True, **rope(
+        "dynamic", alpha=50.0, factor=1.0)), intermediate_size=20), 24),
+    "phimoe": (small(decoder("phimoe", num_attention_heads=4, num_key_value_heads=2, attention_bias=True, lm_head_bias=True,
+                             num_local_experts=4, router_jitter_noise=0.4, **rope(
+        "longrope", original_max_position_embeddings=64, short_factor=[1.0, 1.5, 2.0], long_factor=[1.0, 2.0, 4.0],
+        short_mscale=1.2, long_mscale=1.2)), intermediate_size=20), 24),
 }

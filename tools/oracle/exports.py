@@ -88,12 +88,14 @@ CASES = {
     "stablelm-norms": ["rotary_percent=0.5", "qk_layernorm=true"],
     "cohere2": ["window_size=7", "window_layers=[1,0]"],
     "falcon": ["num_query_groups=1"],
+    "falcon-alibi": ["num_query_groups=4", "parallel_block=false", "position_embedding_type=alibi"],
     "falcon-groups": ["parallel_block_shared_norm=false"],
     "gptj": ["num_query_groups=4", "rotary_percent=0.5"],
     "exaone4": ["kv_channels=8", "window_size=7", "window_layers=[1,0]", "no_rope_freq=[0,1]"],
     "apertus": [LLAMA3],
     "helium": [],
     "hunyuan_v1_dense": ["kv_channels=12", "rope_scaling={rope_type: dynamic, factor: 1.0, alpha: 50.0}"],
+    "hunyuan_v1_moe": [*EXPERTS, "moe_shared_expert_intermediate_size=48", "kv_channels=12"],
     "ministral3": ["kv_channels=12", "window_size=7", YARN, "attention_temperature_scale=0.3", "attention_temperature_length=16"],
     "nemotron": [],
     "vaultgemma": ["kv_channels=8", "window_size=7", "window_layers=[1,0]", "attn_logit_softcapping=2.0"],
@@ -119,6 +121,7 @@ CASES = {
     "ernie4_5_moe": SHARED_EXPERTS,
     "ernie4_5_moe-not_shared": [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=null", "moe_layer_freq=[1,0]"],
     "minimax_m2": [*EXPERTS, "kv_channels=8", "rotary_percent=0.5"],
+    "phimoe": [*EXPERTS, "moe_router_sparsemixer_eps=0.25", "add_head_bias=true"],
     "granitemoe": [*EXPERTS, "embedding_multiplier=3", "softmax_scale=0.3", "residual_multiplier=0.6", "logit_multiplier=0.5"],
 }
 GGUF = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"}

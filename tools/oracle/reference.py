@@ -120,14 +120,15 @@ def compute(model, batch, how="fp32", micro_batches=1):
 # The block of the experts and the names of a single one's gate, up and down, in the files of families that differ from most.
 BLOCKS = {"mixtral": ("block_sparse_moe", "w1.weight", "w3.weight", "w2.weight"),
           "granitemoe": ("block_sparse_moe", "gate_proj.weight", "up_proj.weight", "down_proj.weight")}
-BLOCKS["minimax_m2"] = BLOCKS["mixtral"]
+BLOCKS["minimax_m2"] = BLOCKS["phimoe"] = BLOCKS["mixtral"]
 COMMON_BLOCK = ("mlp", "gate_proj.weight", "up_proj.weight", "down_proj.weight")
 # What transformers 4 calls the experts of Granite.
 TOGETHER = {"block_sparse_moe.input_linear.weight": "block_sparse_moe.experts.gate_up_proj",
             "block_sparse_moe.output_linear.weight": "block_sparse_moe.experts.down_proj"}
 ROUTERS = {"granitemoe": ("block_sparse_moe.router.weight", "block_sparse_moe.router.layer.weight"),
            "mixtral": ("mlp.gate.weight", "block_sparse_moe.gate.weight"),
-           "minimax_m2": ("mlp.gate.weight", "block_sparse_moe.gate.weight")}
+           "minimax_m2": ("mlp.gate.weight", "block_sparse_moe.gate.weight"),
+           "phimoe": ("mlp.router.weight", "block_sparse_moe.gate.weight")}
 
 
 def by_expert(model_type, name, tensor):

@@ -22,7 +22,7 @@
   X(ncclBroadcast)            \
   X(ncclSend)                 \
   X(ncclRecv)
-// Those of symmetric memory, from NCCL 2.27 on.
+// Those of its own memory, from NCCL 2.19 on, and of symmetric memory, from 2.27 on.
 #define VIADUCT_NCCL_SYMMETRIC_CALLS(X) \
   X(ncclMemAlloc)                       \
   X(ncclMemFree)                        \
@@ -39,7 +39,8 @@ struct NcclCalls {
 };
 
 /// Loads the library at the first call: the file that VIADUCT_NCCL_LIBRARY names, or libnccl.so.2
-/// where the system looks for libraries. DeviceError that says what is missing and what to install.
+/// from the first place that has it (base/toolkit_library.h). DeviceError that says what is missing
+/// and what to install.
 const NcclCalls& nccl_calls();
 
 }  // namespace viaduct

@@ -139,6 +139,7 @@ class NcclCommunicator final : public Communicator {
   bool can_be_captured() const override { return true; }
   /// NCCL's calls read and write runs of memory.
   bool takes_row_order() const override { return false; }
+  void expect_connections(FunctionRef<int64_t()> most) override { rank_->share_out(most); }
   void open_channels(const std::vector<int>& peers, bool message_groups) override;
   void open_connections(const std::vector<OwnConnection>& connections) override;
 
@@ -369,9 +370,10 @@ std::string nccl_version() {
 
 std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicator> hosts,
                                                      double timeout_seconds,
-                                                     const NcclOptions& options) {
+                                                     const NcclOptions& options,
+                                                     const NcclRankOptions& of_rank) {
   check_equal(*hosts, options);
-  auto rank = std::make_shared<NcclRank>(hosts, timeout_seconds);
+  auto rank = std::make_shared<NcclRank>(hosts, timeout_seconds, of_rank);
   return std::make_shared<NcclCommunicator>(std::move(rank), std::move(hosts),
                                             std::make_shared<const NcclOptions>(options));
 }

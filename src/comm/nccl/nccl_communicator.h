@@ -20,7 +20,8 @@ namespace viaduct {
 /// of GPUs, or if NCCL is too old for the options; DeviceError if there is no NCCL.
 std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicator> hosts,
                                                      double timeout_seconds,
-                                                     const NcclOptions& options = {});
+                                                     const NcclOptions& options = {},
+                                                     const NcclRankOptions& of_rank = {});
 
 /// "2.28.9" of the library. DeviceError if there is none.
 std::string nccl_version();

@@ -12,8 +12,6 @@
 namespace viaduct {
 namespace {
 
-constexpr const char* kLibrary = "libnccl.so.2";
-constexpr const char* kVariable = "VIADUCT_NCCL_LIBRARY";
 constexpr const char* kInstall =
     "install NCCL 2.18 or newer (package libnccl2, or nvidia-nccl-cu13 of PyPI), or name its file "
     "in VIADUCT_NCCL_LIBRARY";
@@ -28,14 +26,15 @@ void find(void* library, const char* place, const char* name, Function& function
 }
 
 NcclCalls load() {
-  const char* named = std::getenv(kVariable);
-  const char* place = named != nullptr ? named : kLibrary;
+  const char* named = std::getenv(kNcclLibrary.variable);
+  const char* place = named != nullptr ? named : kNcclLibrary.file;
   std::string reasons;
-  void* const library = open_toolkit_library(kLibrary, RTLD_NOW | RTLD_LOCAL, reasons, named);
+  void* const library =
+      open_toolkit_library(kNcclLibrary.file, RTLD_NOW | RTLD_LOCAL, reasons, named);
   if (library == nullptr) {
     fail<DeviceError>(
         "dist.device=cuda: ranks with a GPU each need {}, which cannot be loaded ({}): {}",
-        kLibrary, reasons, kInstall);
+        kNcclLibrary.file, reasons, kInstall);
   }
   NcclCalls calls;
 #define VIADUCT_NCCL_FIND(name) find(library, place, #name, calls.name);

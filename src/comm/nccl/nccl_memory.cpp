@@ -1,7 +1,6 @@
 #include "comm/nccl/nccl_memory.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "comm/nccl/nccl_calls.h"
 #include "device/cuda/cuda_check.h"
 
@@ -38,9 +37,12 @@ bool nccl_has_symmetric_memory() {
 }
 
 PlanMemorySource nccl_plan_memory() {
-  if (nccl_has_symmetric_memory()) return {take, give};
-  log_info("ddp.nccl_ub: symmetric memory needs NCCL 2.27 or newer: memory is registered without");
-  return {};
+  const NcclCalls& nccl = nccl_calls();
+  VIADUCT_CHECK(
+      DeviceError, nccl.ncclMemAlloc != nullptr && nccl.ncclMemFree != nullptr,
+      "ddp.nccl_ub: this NCCL has no ncclMemAlloc, whose memory it registers; needed NCCL "
+      "2.19 or newer, or ddp.nccl_ub = false");
+  return {take, give};
 }
 
 }  // namespace viaduct

@@ -1,5 +1,6 @@
 #include "comm/nccl/nccl_rank.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -8,6 +9,7 @@
 #include "base/clock.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/gpu_facts.h"
 
 namespace viaduct {
 namespace {
@@ -20,11 +22,14 @@ constexpr auto kPollInterval = std::chrono::milliseconds(1);
 
 }  // namespace
 
-NcclRank::NcclRank(std::shared_ptr<Communicator> hosts, double timeout_seconds)
+NcclRank::NcclRank(std::shared_ptr<Communicator> hosts, double timeout_seconds,
+                   const NcclRankOptions& options)
     : calls_(nccl_calls()),
       hosts_(std::move(hosts)),
       timeout_seconds_(timeout_seconds),
+      options_(options),
       gpu_(gpu_of_thread().ordinal),
+      share_(options.multiprocessors ? std::optional(1) : std::nullopt),
       thread_([this] { watch(); }) {}
 
 NcclRank::~NcclRank() {
@@ -93,6 +98,22 @@ ncclUniqueId NcclRank::unique_id() {
   return id;
 }
 
+void NcclRank::share_out(FunctionRef<int64_t()> connections) {
+  if (!options_.multiprocessors) return;
+  const int bound = *options_.multiprocessors, most = facts_of_gpu().multiprocessors;
+  VIADUCT_CHECK(ConfigError, bound <= most,
+                "dist.nccl_multiprocessors: {}, and the GPU has {}; expected at most {}", bound,
+                most, most);
+  const int64_t count = std::max<int64_t>(1, connections());
+  VIADUCT_CHECK(
+      ConfigError, bound > count,
+      "dist.nccl_multiprocessors: {} for {} connections of NCCL, each of which takes one; "
+      "expected at least {}, or null",
+      bound, count + 1, count + 1);
+  const Lock lock(mutex_);
+  share_ = static_cast<int>((bound - 1) / count);
+}
+
 NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, std::string name,
                                   const NcclGroupOptions& options) {
   Lock lock(mutex_);
@@ -100,7 +121,17 @@ NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, st
   NcclConnection& made = *connections_.emplace_back(std::make_unique<NcclConnection>());
   made.name_ = std::move(name);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;  // a rank that never joins must not block the host
+  // A rank that never joins must not block the host, unless that is asked for.
+  config.blocking = options_.blocking ? 1 : 0;
+  if (share_) {
+    const int asked = std::max(options.min_ctas.value_or(0), options.max_ctas.value_or(0));
+    VIADUCT_CHECK(ConfigError, asked <= *share_,
+                  "dist.nccl_multiprocessors: {}'s share is {} of {}, and {} are asked for "
+                  "(min_ctas, max_ctas, comm_overlap.num_sm); expected at most {} of them, or more "
+                  "in all",
+                  made.name_, *share_, *options_.multiprocessors, asked, *share_);
+    config.maxCTAs = *share_;
+  }
   if (options.min_ctas) config.minCTAs = *options.min_ctas;
   if (options.max_ctas) config.maxCTAs = *options.max_ctas;
   if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
@@ -119,8 +150,8 @@ bool NcclRank::wants_memory(const NcclConnection& on) const {
   return on.registers_;
 }
 
-bool NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> memory,
-                               bool symmetric) {
+MemoryRegistration NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> memory,
+                                             bool symmetric) {
   Lock lock(mutex_);
   check_locked();
   on.registers_ = false;
@@ -135,11 +166,11 @@ bool NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> mem
                                                               &on.window_, NCCL_WIN_COLL_SYMMETRIC);
     check_call(result, &on, what);
     if (result == ncclInProgress) settle(lock, on, what);
-    if (on.window_ != nullptr) return true;
+    if (on.window_ != nullptr) return MemoryRegistration::symmetric;
   }
   check_call(calls_.ncclCommRegister(on.handle_, memory.first, bytes, &on.registration_), &on,
              what);
-  return false;
+  return on.registration_ != nullptr ? MemoryRegistration::registered : MemoryRegistration::ignored;
 }
 
 void NcclRank::deregister(NcclConnection& on) {
@@ -147,7 +178,7 @@ void NcclRank::deregister(NcclConnection& on) {
   if (on.handle_ == nullptr) return;
   if (on.window_ != nullptr)
     static_cast<void>(calls_.ncclCommWindowDeregister(on.handle_, on.window_));
-  else
+  else if (on.registration_ != nullptr)
     static_cast<void>(calls_.ncclCommDeregister(on.handle_, on.registration_));
 }
 

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,25 +48,36 @@ class NcclConnection {
   ncclWindow_t window_ = nullptr;  // in its place, of symmetric memory
 };
 
+/// What has become of memory that was to be registered with a connection.
+enum class MemoryRegistration { ignored, registered, symmetric };
+
 class NcclRank {
  public:
   /// On the GPU of the calling thread. `hosts`: the world's communicator between hosts.
-  NcclRank(std::shared_ptr<Communicator> hosts, double timeout_seconds);
+  /// Where multiprocessors are bounded, its first connection has one of them.
+  NcclRank(std::shared_ptr<Communicator> hosts, double timeout_seconds,
+           const NcclRankOptions& options = {});
   /// Does not wait: the device's streams are finished, or connections are aborted.
   ~NcclRank();
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
 
+  /// Where multiprocessors are bounded, gives each of the connections that come an equal share of
+  /// what the first one leaves. ConfigError if that is none, or if the GPU has fewer.
+  void share_out(FunctionRef<int64_t()> connections);
   /// Ranks 0 … size − 1 call it with the same id. Blocks until all have joined. CommError after the
-  /// timeout, or with the cause if a rank failed.
+  /// timeout, or with the cause if a rank failed. ConfigError if the options ask for more than the
+  /// connection's share of the multiprocessors.
   NcclConnection& connect(const ncclUniqueId& id, int rank, int size, std::string name,
                           const NcclGroupOptions& options);
   /// Whether the connection wants that memory is registered with it, and it has none yet.
   bool wants_memory(const NcclConnection& on) const;
   /// Registers memory with a connection that wants it; `deregister` must come before that memory is
   /// freed. `symmetric`: as a window; then all ranks of the connection call it, with as many bytes.
-  /// Returns whether it is one: NCCL has none between GPUs that cannot map each other's memory.
-  bool register_memory(NcclConnection& on, std::pair<void*, int64_t> memory, bool symmetric);
+  /// NCCL has no windows between GPUs that cannot map each other's memory, and may ignore a
+  /// registration.
+  MemoryRegistration register_memory(NcclConnection& on, std::pair<void*, int64_t> memory,
+                                     bool symmetric);
   void deregister(NcclConnection& on);
   ncclUniqueId unique_id();
 
@@ -107,6 +119,7 @@ class NcclRank {
   const NcclCalls& calls_;
   const std::shared_ptr<Communicator> hosts_;
   const double timeout_seconds_;
+  const NcclRankOptions options_;
   const int gpu_;
 
   mutable std::mutex mutex_;  // one thread calls NCCL at a time; protects all below
@@ -114,6 +127,7 @@ class NcclRank {
   std::vector<std::unique_ptr<NcclConnection>> connections_;
   std::vector<CUevent_st*> events_;  // to be recorded again
   std::string cause_;                // why the connections are aborted
+  std::optional<int> share_;         // of a connection, of the multiprocessors
   bool ends_ = false;
   Thread thread_;  // last: it uses all others
 };

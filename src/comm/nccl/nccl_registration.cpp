@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "comm/nccl/nccl_memory.h"
 #include "comm/nccl/nccl_rank.h"
@@ -40,11 +41,29 @@ NcclRegistration::NcclRegistration(std::shared_ptr<NcclRank> rank,
 void NcclRegistration::at_operation(NcclConnection& on, CudaDevice& gpu) {
   if (!rank_->wants_memory(on)) return;
   const std::string without = symmetric_ ? no_window(gpu) : "not wanted";
-  const bool window = rank_->register_memory(on, gpu.planned_memory(), without.empty());
+  const MemoryRegistration mine = rank_->register_memory(on, gpu.planned_memory(), without.empty());
   gpu.state<Registrations>().add(rank_, on);
-  if (!symmetric_ || window || hosts_->rank() > 0) return;
+  check_alike(on, mine);
+  if (hosts_->rank() > 0) return;
+  if (mine == MemoryRegistration::ignored)
+    return log_warning("ddp.nccl_ub: NCCL ignores the registration of memory with {}", on.name());
+  if (!symmetric_ || mine == MemoryRegistration::symmetric) return;
   log_info("ddp.nccl_ub: the memory that is registered with {} is not symmetric: {}", on.name(),
            without.empty() ? "NCCL cannot map it between these GPUs" : without);
+}
+
+void NcclRegistration::check_alike(const NcclConnection& on, MemoryRegistration mine) {
+  const char* const text = mine == MemoryRegistration::symmetric    ? "symmetric"
+                           : mine == MemoryRegistration::registered ? "registered"
+                                                                    : "not registered";
+  const std::vector<std::string> all = hosts_->host().texts_on_all(text);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    fail<CommError>(
+        "ddp.nccl_ub: the memory of rank 0 of {} is {}, that of rank {} is {}; expected the same "
+        "on all ranks, or ddp.nccl_ub = false",
+        on.name(), all[0], rank, all[rank]);
+  }
 }
 
 std::string NcclRegistration::no_window(const CudaDevice& gpu) {

@@ -13,6 +13,7 @@ namespace viaduct {
 
 class NcclConnection;
 class NcclRank;
+enum class MemoryRegistration;
 
 class NcclRegistration {
  public:
@@ -20,10 +21,12 @@ class NcclRegistration {
   NcclRegistration(std::shared_ptr<NcclRank> rank, std::shared_ptr<Communicator> hosts,
                    bool symmetric);
   /// Before an operation of the connection: registers the memory at the first one, if the
-  /// connection wants it. All of its ranks reach that operation in one order.
+  /// connection wants it. All of its ranks reach that operation in one order. CommError unless the
+  /// outcome is the same on all of them.
   void at_operation(NcclConnection& on, CudaDevice& gpu);
 
  private:
+  void check_alike(const NcclConnection& on, MemoryRegistration mine);
   /// Why memory is not registered as a window; "" if it is. All ranks of the group call it.
   std::string no_window(const CudaDevice& gpu);
 

@@ -65,9 +65,12 @@ void* take_block(int64_t bytes) {
 }
 
 /// Memory outside of plans.
-std::unique_ptr<UnplannedMemory> make_memory(const GpuProperties& gpu) {
+std::unique_ptr<UnplannedMemory> make_memory(const GpuProperties& gpu, bool peer_access,
+                                             GrowingMemory::Wait wait) {
   std::string missing;
-  if (auto memory = GrowingMemory::make(gpu.ordinal, gpu.memory_bytes, missing)) return memory;
+  if (auto memory =
+          GrowingMemory::make(gpu.ordinal, gpu.memory_bytes, peer_access, std::move(wait), missing))
+    return memory;
   log_info("cuda: memory outside of the plan is in separate blocks, which can fragment: {}",
            missing);
   return std::make_unique<CudaMemory>();
@@ -78,7 +81,8 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
   GpuDevice(const CudaDeviceSettings& settings, StreamChoice has_priority)
       : settings_(settings),
         properties_(gpu_of_thread()),
-        memory_(make_memory(properties_)),
+        // Memory is freed in the order of compute, whichever streams have used it.
+        memory_(make_memory(properties_, settings.peer_access, [this] { finish_compute(); })),
         has_priority_(std::move(has_priority)) {}
   ~GpuDevice() override;
 
@@ -151,6 +155,9 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
  private:
   enum class Group { none, first_part, all_parts };
 
+  void finish_compute() {
+    check_cuda(cudaStreamSynchronize(streams_.handle(kComputeStream)), "cudaStreamSynchronize");
+  }
   PlanMemorySource plan_memory_source() const {
     if (settings_.plan_memory.take != nullptr) return settings_.plan_memory;
     return {take_block, [](void* data) { cudaFree(data); }};

@@ -37,6 +37,9 @@ struct CudaDeviceSettings {
   /// and the last MiB of it): for tests.
   bool poison = false;
   PlanMemorySource plan_memory = {};  // empty: cudaMalloc
+  /// Memory outside of the plan may be accessed by the other GPUs that this process sees: NCCL has
+  /// ranks of one process read and write each other's tensors.
+  bool peer_access = true;
 };
 
 class CudaDevice : public Device {

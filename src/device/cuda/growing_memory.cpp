@@ -1,5 +1,7 @@
 #include "device/cuda/growing_memory.h"
 
+#include <utility>
+
 namespace viaduct {
 namespace {
 
@@ -14,10 +16,10 @@ int64_t rounded_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-std::unique_ptr<GrowingMemory> GrowingMemory::make(int ordinal, int64_t gpu_bytes,
-                                                   std::string& missing) {
+std::unique_ptr<GrowingMemory> GrowingMemory::make(int ordinal, int64_t gpu_bytes, bool peer_access,
+                                                   Wait wait, std::string& missing) {
   missing.clear();
-  const VirtualMemoryCalls calls(ordinal, missing);
+  const VirtualMemoryCalls calls(ordinal, peer_access, missing);
   if (!missing.empty()) return nullptr;
   const int64_t bytes = kAddresses * rounded_up(gpu_bytes, calls.granule());
   const CUdeviceptr base = calls.reserve(bytes);
@@ -25,7 +27,7 @@ std::unique_ptr<GrowingMemory> GrowingMemory::make(int ordinal, int64_t gpu_byte
     missing = "the driver has no range of addresses of " + std::to_string(bytes) + " bytes";
     return nullptr;
   }
-  std::unique_ptr<GrowingMemory> memory(new GrowingMemory(calls, base, bytes));
+  std::unique_ptr<GrowingMemory> memory(new GrowingMemory(calls, base, bytes, std::move(wait)));
   // One granule shows whether memory can be mapped for the GPU and its peers.
   try {
     int64_t mapped = 0;
@@ -38,12 +40,17 @@ std::unique_ptr<GrowingMemory> GrowingMemory::make(int ordinal, int64_t gpu_byte
   return memory;
 }
 
-GrowingMemory::GrowingMemory(const VirtualMemoryCalls& calls, CUdeviceptr base, int64_t bytes)
-    : calls_(calls), base_(base), bytes_(bytes), granule_(calls.granule()), free_{{0, bytes}} {}
+GrowingMemory::GrowingMemory(const VirtualMemoryCalls& calls, CUdeviceptr base, int64_t bytes,
+                             Wait wait)
+    : calls_(calls),
+      base_(base),
+      bytes_(bytes),
+      granule_(calls.granule()),
+      wait_(std::move(wait)),
+      free_{{0, bytes}} {}
 
 GrowingMemory::~GrowingMemory() {
   try {
-    if (!mapped_.empty()) check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     unmap_all();
   } catch (const DeviceError&) {  // after an error of the GPU, which its caller has
   }
@@ -126,7 +133,7 @@ bool GrowingMemory::owns(void* data) const {
 
 int64_t GrowingMemory::release_free() {
   // What was freed may still be in use by work that was given to a stream before.
-  check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  wait_();
   int64_t released = 0;
   for (const auto& [begin, end] : free_) {
     auto granule = mapped_.lower_bound(rounded_up(begin, granule_) / granule_);

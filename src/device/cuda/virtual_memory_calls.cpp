@@ -1,5 +1,7 @@
 #include "device/cuda/virtual_memory_calls.h"
 
+#include "device/cuda/driver_call.h"
+
 namespace viaduct {
 namespace {
 
@@ -8,18 +10,7 @@ constexpr unsigned kVersion = 12000;
 
 template <class Call>
 bool find(Call& call, const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &result);
-  if (error != cudaSuccess) cudaGetLastError();
-  call = reinterpret_cast<Call>(found);
-  return error == cudaSuccess && result == cudaDriverEntryPointSuccess && found != nullptr;
-}
-
-void check_driver(CUresult result, const char* call) {
-  VIADUCT_CHECK(DeviceError, result == CUDA_SUCCESS, "cuda: {}: error {} of the driver", call,
-                static_cast<int>(result));
+  return find_driver_call(call, name, kVersion);
 }
 
 CUmemAccessDesc access_of(int ordinal) {
@@ -32,7 +23,7 @@ CUmemAccessDesc access_of(int ordinal) {
 
 }  // namespace
 
-VirtualMemoryCalls::VirtualMemoryCalls(int ordinal, std::string& missing) {
+VirtualMemoryCalls::VirtualMemoryCalls(int ordinal, bool peer_access, std::string& missing) {
   decltype(&cuDeviceGetAttribute) attribute = nullptr;
   if (!find(attribute, "cuDeviceGetAttribute") ||
       !find(granularity_, "cuMemGetAllocationGranularity") ||
@@ -61,6 +52,7 @@ VirtualMemoryCalls::VirtualMemoryCalls(int ordinal, std::string& missing) {
   granule_ = static_cast<int64_t>(granule);
   // NCCL lets GPUs of one process read and write each other's tensors.
   access_.push_back(access_of(ordinal));
+  if (!peer_access) return;
   int count = 0;
   check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   for (int peer = 0; peer < count; ++peer) {

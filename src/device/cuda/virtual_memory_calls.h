@@ -14,9 +14,10 @@ namespace viaduct {
 
 class VirtualMemoryCalls {
  public:
-  /// Of the GPU `ordinal`, for memory that it and those of its peers that this process sees can
-  /// access. `missing` gets the reason if the driver or the GPU has no such memory.
-  VirtualMemoryCalls(int ordinal, std::string& missing);
+  /// Of the GPU `ordinal`, for memory that it and with `peer_access` those of its peers that this
+  /// process sees can access. `missing` gets the reason if the driver or the GPU has no such
+  /// memory.
+  VirtualMemoryCalls(int ordinal, bool peer_access, std::string& missing);
 
   /// Bytes of the smallest piece of memory that can be mapped.
   int64_t granule() const { return granule_; }

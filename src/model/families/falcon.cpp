@@ -5,6 +5,9 @@
 //   new_decoder_architecture   num_kv_heads heads of keys; norms of num_ln_in_parallel_attn (2)
 //   else, multi_query          one head of keys; parallel_attn says whether the block is parallel
 //   else                       as many heads of keys as of queries
+//   alibi                      linear biases in place of rotary positions, multiplied by the factor
+//                              of scores (falcon-rw). Hugging Face's code rounds slopes, and slopes
+//                              times positions, to BF16; here neither is rounded.
 
 #include <cmath>
 
@@ -59,7 +62,13 @@ ModelConfig read_falcon(HfConfig& config) {
   }
   expect_only(config, "apply_residual_connection_post_layernorm",
               config.boolean("apply_residual_connection_post_layernorm", false), false);
-  read_rotary(config, {}, model);
+  if (config.boolean("alibi", false)) {
+    model.positions = PositionKind::linear_bias;
+    model.linear_bias_scaled = true;
+    config.ignore({"rope_parameters", "rope_scaling", "rope_theta"});  // no head rotates
+  } else {
+    read_rotary(config, {}, model);
+  }
   return model;
 }
 
@@ -67,7 +76,13 @@ nlohmann::ordered_json write_falcon(const ModelConfig& model) {
   const bool one_head = model.kv_heads == 1, all_heads = model.kv_heads == model.heads;
   const bool newer = model.parallel_block && !(model.shared_norm && one_head);
   FamilyChoices choices(model.family);
-  expect_form(model, {.norm = NormKind::layer_norm, .gated = false}, choices);
+  const bool biases = model.positions == PositionKind::linear_bias;
+  expect_form(model,
+              {.norm = NormKind::layer_norm,
+               .gated = false,
+               .positions = biases ? PositionKind::linear_bias : PositionKind::rotary},
+              choices);
+  choices.expect(!biases || model.linear_bias_scaled, "alibi_scaled", "true", "false");
   choices.expect(newer || one_head || all_heads, "num_query_groups",
                  "1 or num_attention_heads without parallel_block", model.kv_heads);
   expect_heads_fill(model, choices);
@@ -86,7 +101,8 @@ nlohmann::ordered_json write_falcon(const ModelConfig& model) {
   json["layer_norm_epsilon"] = model.norm_eps;
   json["activation"] = activation_to_hf(model.activation);
   json["bias"] = model.qkv_bias;
-  json["alibi"] = false;
+  json["alibi"] = biases;
+  if (biases) return json;
   json["rope_theta"] = model.rotary.base;
   json["rope_scaling"] = write_rope_scaling(model.rotary);
   if (model.rotary.interleaved) json["rotary_interleaved"] = true;  // Viaduct's own
@@ -101,6 +117,7 @@ void resolve_falcon(ModelFields& fields) {
   fields.parallel_block.resolve(true);
   fields.parallel_block_shared_norm.resolve(fields.parallel_block.value());
   fields.share_embeddings_and_output_weights.resolve(true);
+  fields.alibi_scaled.resolve(true);
 }
 
 TensorNames names() {

@@ -41,6 +41,7 @@ namespace viaduct::families {
   family(granitemoe)                   \
   family(helium)                       \
   family(hunyuan_v1_dense)             \
+  family(hunyuan_v1_moe)               \
   family(kimi_k2)                      \
   family(llama)                        \
   family(llama4_text)                  \
@@ -56,6 +57,7 @@ namespace viaduct::families {
   family(opt)                          \
   family(phi)                          \
   family(phi3)                         \
+  family(phimoe)                       \
   family(qwen2)                        \
   family(qwen2_moe)                    \
   family(qwen3)                        \
@@ -88,6 +90,7 @@ struct RotaryDefaults {
   double window_base = 0;
   bool alpha = false;        // `dynamic` may have it (Hunyuan)
   bool temperature = false;  // llama_4_scaling_beta (Ministral 3)
+  bool magnitudes = false;   // short_mscale and long_mscale of longrope (Phi 3.5 MoE)
 };
 
 /// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as in all descendants of
@@ -135,6 +138,8 @@ void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& 
 void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json);
 /// The kind of scaling that such an object names; older files call the field `type`.
 std::string rope_type(HfConfig& scaling);
+/// For families whose code knows no other scaling; "su" is LongRoPE in the first files.
+void refuse_all_but_longrope(HfConfig& config, std::string_view family);
 /// Fills the fields of a rope_scaling (or rope_parameters) object; ConfigError for kinds not
 /// supported.
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
@@ -181,6 +186,11 @@ ModelConfig read_glm(HfConfig& config);
 nlohmann::ordered_json write_glm(const ModelConfig& model);
 TensorNames glm_names();
 void resolve_glm(ModelFields& fields);
+
+/// Hunyuan's attention, and what `auto` means for it.
+ModelConfig read_hunyuan(HfConfig& config);
+nlohmann::ordered_json write_hunyuan(const ModelConfig& model);
+void resolve_hunyuan(ModelFields& fields);
 
 /// OLMo 2 and 3 without their windows, and what `auto` means for them.
 ModelConfig read_olmo(HfConfig& config, const RotaryDefaults& rotary);

@@ -27,6 +27,8 @@ void read_switches(HfConfig& config, const ModelConfig& model) {
                  "org_vocab_size", "pad_id", "pool_type", "text_end_id", "text_start_id"});
 }
 
+}  // namespace
+
 ModelConfig read_hunyuan(HfConfig& config) {
   const int64_t head_dim = config.integer("attention_head_dim", 0);
   ModelConfig model = read_llama_like(config, head_dim, 0, {.alpha = true});
@@ -48,6 +50,8 @@ void resolve_hunyuan(ModelFields& fields) {
   fields.qk_layernorm.resolve(true);
   fields.qk_layernorm_after_rope.resolve(true);
 }
+
+namespace {
 
 TensorNames hunyuan_names() {
   TensorNames names = llama_names();

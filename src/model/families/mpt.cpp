@@ -1,5 +1,6 @@
 // MPT (MosaicML 2023): ALiBi in place of positions, layer norms and projections without biases,
-// queries, keys and values in one tensor.
+// queries, keys and values in one tensor. With `alibi: false` its publisher's code has learned
+// positions; Hugging Face's code computes ALiBi whatever the file says.
 
 #include "base/error.h"
 #include "base/json.h"
@@ -12,15 +13,19 @@ namespace {
 /// Hugging Face's code has 8 whatever the file says; its publisher's has what it says.
 constexpr double kLargestExponent = 8;
 
-void read_attention(HfConfig attention, ModelConfig& model) {
+/// `learned`: whether the file has positions for the stream.
+void read_attention(HfConfig attention, bool learned, ModelConfig& model) {
   expect_only(attention, "attn_type", attention.text("attn_type", "multihead_attention"),
               "multihead_attention");
   for (const char* field : {"prefix_lm", "qk_ln", "attn_uses_sequence_id"})
     expect_only(attention, field, attention.boolean(field, false), false);
-  VIADUCT_CHECK(ConfigError, attention.boolean("alibi", true),
-                "{}: alibi false is not supported (supported: true; Hugging Face's code has no "
-                "learned positions)",
-                attention.where());
+  if (!attention.boolean("alibi", true)) {
+    VIADUCT_CHECK(ConfigError, learned,
+                  "{}: alibi is false, and so is learned_pos_emb: tokens would have no positions; "
+                  "expected one of them to be true",
+                  attention.where());
+    model.positions = PositionKind::learned;
+  }
   expect_only(attention, "alibi_bias_max", attention.number("alibi_bias_max", kLargestExponent),
               kLargestExponent);
   VIADUCT_CHECK(ConfigError, !attention.has("clip_qkv"),
@@ -55,23 +60,27 @@ ModelConfig read_mpt(HfConfig& config) {
   model.positions = PositionKind::linear_bias;
   model.linear_bias_exponent = kLargestExponent;
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
-  if (config.has("attn_config")) read_attention(config.object("attn_config"), model);
+  const bool learned = config.boolean("learned_pos_emb", true);
+  if (config.has("attn_config")) read_attention(config.object("attn_config"), learned, model);
   // Its code reads none of them.
   for (const char* field : {"emb_pdrop", "resid_pdrop"})
     expect_only(config, field, config.number(field, 0), 0);
   VIADUCT_CHECK(ConfigError, !config.has("logit_scale"),
                 "{}: logit_scale is not supported (supported: null)", config.where());
   expect_only(config, "embedding_fraction", config.number("embedding_fraction", 1), 1);
-  // Positions where there is no ALiBi; how its publisher's code begins, runs and logs.
-  config.ignore({"learned_pos_emb", "init_config", "init_device", "tokenizer_name", "verbose"});
+  // How its publisher's code begins, runs and logs.
+  config.ignore({"init_config", "init_device", "tokenizer_name", "verbose"});
   return model;
 }
 
 nlohmann::ordered_json write_mpt(const ModelConfig& model) {
+  const bool learned = model.positions == PositionKind::learned;
   FamilyChoices choices(model.family);
-  expect_form(
-      model, {.norm = NormKind::layer_norm, .gated = false, .positions = PositionKind::linear_bias},
-      choices);
+  expect_form(model,
+              {.norm = NormKind::layer_norm,
+               .gated = false,
+               .positions = learned ? PositionKind::learned : PositionKind::linear_bias},
+              choices);
   choices.expect(!model.norm_bias, "layernorm_bias", "false", "true");
   choices.expect(!model.qkv_bias && !model.projection_bias && !model.up_bias && !model.down_bias,
                  "add_bias_linear", "no biases", "one");
@@ -90,9 +99,9 @@ nlohmann::ordered_json write_mpt(const ModelConfig& model) {
   json["max_seq_len"] = model.max_positions;
   json["layer_norm_epsilon"] = model.norm_eps;
   json["no_bias"] = true;
-  json["learned_pos_emb"] = false;
+  json["learned_pos_emb"] = learned;
   nlohmann::ordered_json attention;
-  attention["alibi"] = true;
+  attention["alibi"] = !learned;
   attention["alibi_bias_max"] = 8;
   attention["attn_pdrop"] = 0;  // transformers 5 opens only whole numbers
   if (model.attention_dropout != 0) attention["attn_pdrop"] = model.attention_dropout;
@@ -113,6 +122,7 @@ void resolve_mpt(ModelFields& fields) {
 TensorNames names() {
   TensorNames names;
   names.token_embedding = "transformer.wte";
+  names.position_embedding = "transformer.wpe";
   names.final_norm = "transformer.norm_f";
   names.head = "lm_head";
   names.input_norm = "transformer.blocks.{}.norm_1";

@@ -11,21 +11,8 @@ namespace {
 
 constexpr int64_t kPadding = 32000;
 
-/// The family's code knows no other; "su" is LongRoPE in its first files.
-void refuse_other_scalings(HfConfig& config) {
-  for (const char* field : {"rope_scaling", "rope_parameters"}) {
-    if (!config.has(field)) continue;
-    HfConfig scaling = config.object(field);
-    const std::string type = rope_type(scaling);
-    VIADUCT_CHECK(
-        ConfigError, type == "default" || type == "longrope" || type == "su",
-        "{}: {}: rope_type {} is not supported in family phi3 (supported: default, longrope)",
-        config.where(), field, type);
-  }
-}
-
 ModelConfig read_phi3(HfConfig& config) {
-  refuse_other_scalings(config);
+  refuse_all_but_longrope(config, "phi3");
   ModelConfig model = read_llama_like(config, 0, kPadding, {.part = 1, .original_length = true});
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "silu");

@@ -108,6 +108,17 @@ void read_temperature(HfConfig& scaling, ModelConfig& model) {
   model.temperature = {scale, scaling.integer("original_max_position_embeddings")};
 }
 
+/// The factor of cos and sin that LongRoPE's lists name themselves (Phi 3.5 MoE), in place of one
+/// that follows from lengths; 0: there is no scaling.
+double read_magnitude(HfConfig& scaling) {
+  if (rope_type(scaling) == "default") return 0;
+  const double of_short = scaling.number("short_mscale"), of_long = scaling.number("long_mscale");
+  VIADUCT_CHECK(ConfigError, of_short > 0 && of_short == of_long,
+                "{}: short_mscale {} and long_mscale {}, expected the same number above 0 in both",
+                scaling.where(), of_short, of_long);
+  return of_short;
+}
+
 /// `rope_scaling` or `rope_parameters`, if it is there.
 void read_rope_field(HfConfig& config, std::string_view field, const RotaryDefaults& defaults,
                      ModelConfig& model) {
@@ -128,7 +139,9 @@ void read_rope_field(HfConfig& config, std::string_view field, const RotaryDefau
   }
   if (!defaults.alpha) refuse_alpha(scaling);
   if (defaults.temperature) read_temperature(scaling, model);
+  const double magnitude = defaults.magnitudes ? read_magnitude(scaling) : 0;
   read_rope_scaling(scaling, model.max_positions, model.rotary);
+  if (magnitude > 0) model.rotary.attention_factor = magnitude;
 }
 
 }  // namespace
@@ -171,6 +184,18 @@ void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json) 
 
 std::string rope_type(HfConfig& scaling) {
   return scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
+}
+
+void refuse_all_but_longrope(HfConfig& config, std::string_view family) {
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(field)) continue;
+    HfConfig scaling = config.object(field);
+    const std::string type = rope_type(scaling);
+    VIADUCT_CHECK(ConfigError, type == "default" || type == "longrope" || type == "su",
+                  "{}: {}: rope_type {} is not supported in family {} (supported: default, "
+                  "longrope)",
+                  config.where(), field, type, family);
+  }
 }
 
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {

@@ -29,12 +29,12 @@ std::string_view counts_name(BalanceScope scope) {
 
 }  // namespace
 
-RouterSegment::RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm,
+RouterSegment::RouterSegment(MoeConfig moe, ExpertPlace place, RouterInput input,
                              RouterProduct product, std::shared_ptr<const Parameter> load_bias,
                              int64_t block, const std::string& path)
     : moe_(std::move(moe)),
       place_(place),
-      input_norm_(std::move(input_norm)),
+      input_(std::move(input)),
       product_(std::move(product)),
       load_bias_(std::move(load_bias)),
       block_(block),
@@ -42,25 +42,28 @@ RouterSegment::RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm,
       logits_path_(hash64(path + ".random_logits")) {}
 
 Edge RouterSegment::inputs(const RankContext& context, const Batch& batch) const {
-  return {stream_edge(context, batch, input_norm_.features())};
+  if (input_.beside)
+    return {branch_input_edge(context, batch, input_.features, !input_.norm.has_value())};
+  return {stream_edge(context, batch, input_.features)};
 }
 
 std::vector<std::string_view> RouterSegment::outputs() const {
-  if (place_.orders_later(moe_))
-    return {kHidden, moe_edge::tokens, moe_edge::probabilities, moe_edge::choice};
-  return {kHidden,
-          moe_edge::tokens,
-          moe_edge::probabilities,
-          moe_edge::sources,
-          moe_edge::position,
-          moe_edge::counts,
-          moe_edge::sent_offsets};
+  std::vector<std::string_view> names{moe_edge::tokens, moe_edge::probabilities};
+  if (!input_.beside) names.insert(names.begin(), kHidden);
+  if (place_.orders_later(moe_)) {
+    names.push_back(moe_edge::choice);
+  } else {
+    names.insert(names.end(),
+                 {moe_edge::sources, moe_edge::position, moe_edge::counts, moe_edge::sent_offsets});
+  }
+  return names;
 }
 
 TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                  SavedStore& saved) {
-  const Tensor x = in.get(kHidden);  // [T, H], as tokens
-  const Tensor tokens = input_norm_.forward_unit(unit::mlp_norm, context, x, saved);
+  const Tensor x = in.get(input_.beside ? kBranchInput : kHidden);  // [T, H], as tokens
+  const Tensor tokens =
+      input_.norm ? input_.norm->forward_unit(unit::mlp_norm, context, x, saved) : x;
   const Tensor logits = product_.forward(context, jittered(context, batch, tokens), saved);
   if (moe_.random_logits) {
     random_rows(
@@ -88,8 +91,8 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
     saved.keep_statistic(this, counts_name(loss.scope), balanced.back());
   }
   if (logs(context, saved)) log(context, batch, logits, choice, kept, balanced);
-  TensorSet out(kHidden, x);
-  out.set(moe_edge::tokens, tokens);
+  TensorSet out(moe_edge::tokens, tokens);
+  if (!input_.beside) out.set(kHidden, x);
   out.set(moe_edge::probabilities, probabilities);
   if (place_.orders_later(moe_)) {
     out.set(moe_edge::choice, kept);
@@ -325,7 +328,6 @@ void RouterSegment::route_back(RankContext& context, const Tensor& d_probabiliti
 
 TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch,
                                         const TensorSet& d_out, SavedStore& saved) {
-  const Tensor d_stream = d_out.get(kHidden);
   const Tensor d_tokens = d_out.get(moe_edge::tokens);  // [T, H]
   const Tensor logits = saved.take(this, "logits");     // overwritten by its gradient
   const Tensor choice = saved.take(this, "choice");
@@ -345,9 +347,12 @@ TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch
   } else {
     d_normed = product_.backward_input(context, logits, d_tokens, saved);
   }
-  const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
-  input_norm_.backward(context, d_normed, d_stream, d_in, saved);
-  return TensorSet(kHidden, d_in);
+  if (!input_.norm) return TensorSet(kBranchInput, d_normed);
+  const Tensor d_in = context.stream(d_tokens.shape(), MemoryTag::activations);
+  // The stream's own gradient, where it passes through here.
+  const Tensor d_stream = input_.beside ? Tensor() : d_out.get(kHidden);
+  input_.norm->backward(context, d_normed, d_stream, d_in, saved);
+  return TensorSet(input_.beside ? kBranchInput : kHidden, d_in);
 }
 
 void RouterSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
@@ -356,7 +361,7 @@ void RouterSegment::backward_weight(RankContext& context, const Batch&, SavedSto
 
 std::vector<const Parameter*> RouterSegment::parameters() const {
   std::vector<const Parameter*> list;
-  input_norm_.append_parameters(list);
+  if (input_.norm) input_.norm->append_parameters(list);
   product_.append_parameters(list);
   if (load_bias_ != nullptr) list.push_back(load_bias_.get());
   return list;

@@ -2,6 +2,9 @@
 // The first segment of a mixture of experts: norm → router → choice of experts, and, unless tokens
 // are gathered, the order in which their rows go to them.
 
+#include <optional>
+
+#include "nn/branch_input.h"
 #include "nn/moe/moe_edges.h"
 #include "nn/moe/router_product.h"
 #include "nn/norm.h"
@@ -9,11 +12,18 @@
 
 namespace viaduct {
 
+/// Where a router's tokens come from.
+struct RouterInput {
+  std::optional<Norm> norm;  // absent: they come normed, as kBranchInput
+  int64_t features = 0;      // H
+  bool beside = false;       // the norm reads kBranchInput, and the stream bypasses the router
+};
+
 class RouterSegment final : public Segment {
  public:
   /// `product` gives E logits; `load_bias` [E] of the choice, or null.
   /// `block`: global number of the layer; `path`: of the router, the name of its random numbers.
-  RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm, RouterProduct product,
+  RouterSegment(MoeConfig moe, ExpertPlace place, RouterInput input, RouterProduct product,
                 std::shared_ptr<const Parameter> load_bias, int64_t block, const std::string& path);
 
   Edge inputs(const RankContext&, const Batch&) const override;
@@ -72,7 +82,7 @@ class RouterSegment final : public Segment {
 
   MoeConfig moe_;
   ExpertPlace place_;
-  Norm input_norm_;
+  RouterInput input_;
   RouterProduct product_;
   std::shared_ptr<const Parameter> load_bias_;  // or null
   int64_t block_;

@@ -3,16 +3,23 @@
 #include "ops/cuda/cuda_entry.h"
 #include "ops/cuda/kernels/attention.h"
 #include "ops/cuda/library_attention.h"
+#include "ops/cuda/library_call.h"
 
 namespace viaduct::cuda {
 namespace {
 
+/// `most`: the widest heads for which the least shared memory of a block is enough.
 const HeadWidths& checked_widths(std::string_view op, const Tensor& q, const Tensor& v,
-                                 const Traits& traits) {
+                                 const Traits& traits, int most) {
   const HeadWidths* widths = head_widths_for(q.dim(2), v.dim(2));
   VIADUCT_CHECK(DeviceError, widths != nullptr,
                 "{}: {} has kernels for head dims up to {}, not for {} (values: {})", op,
                 traits.name, std::end(kHeadWidths)[-1].width, q.dim(2), v.dim(2));
+  VIADUCT_CHECK(DeviceError, traits.block_memory_bytes > kLeastBlockMemory || widths->width <= most,
+                "{}: a block of {} has {} bytes of shared memory, enough for heads of {} up to {}, "
+                "not for {} (values: {}): set model.attention_backend to unfused",
+                op, traits.name, traits.block_memory_bytes, dtype_name(q.dtype()), most, q.dim(2),
+                v.dim(2));
   return *widths;
 }
 
@@ -29,8 +36,14 @@ std::string_view flash_kernel(const Tensor& q) {
 }
 
 template <class Args>
+std::string attention_call(const Choice& choice, const Args&) {
+  if (choice.kernel != kLibraryKernel) return "";
+  return note_of(static_cast<const LibraryCalls*>(choice.plan.get())->kind);
+}
+
+template <class Args>
 Choice library_choice(const Args& args, const LibraryCalls& calls) {
-  Choice choice = choose_kernel("cudnn", args);
+  Choice choice = choose_kernel(kLibraryKernel, args);
   use_matrix_units(choice.cost, args.q.dtype());
   choice.workspace_bytes = calls.workspace_bytes;
   choice.plan = std::make_shared<LibraryCalls>(calls);
@@ -53,7 +66,7 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
   constexpr std::string_view op = "attention_forward";
   LibraryCalls calls;
   if (library_takes(args, calls)) return library_choice(args, calls);
-  checked_widths(op, args.q, args.v, traits);
+  checked_widths(op, args.q, args.v, traits, kSmallForward);
   const DType dtype = product_dtype(args.q);
   Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);
   use_matrix_units(choice.cost, dtype);
@@ -64,7 +77,8 @@ Choice choose_backward(const AttentionBackwardArgs& args, const Traits& traits) 
   constexpr std::string_view op = "attention_backward";
   LibraryCalls calls;
   if (library_takes(args, calls)) return library_backward_choice(args, calls);
-  const int parts = checked_widths(op, args.q, args.v, traits).parts;
+  const int most = small_backward(args.q.dtype() == DType::f32);
+  const int parts = checked_widths(op, args.q, args.v, traits, most).parts;
   const DType dtype = product_dtype(args.q);
   Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);
   // Both kernels compute q·k and d_out·v, that of the keys for each part of its columns: these two
@@ -109,8 +123,10 @@ Choice choose_sum_heads(const SumHeadsArgs& args, const Traits& traits) {
 
 void add_attention(OpTable& table) {
   add_entry(table.attention_forward, choose_forward);
+  table.attention_forward.library_call = attention_call<AttentionForwardArgs>;
   add_entry(table.attention_delta, choose_delta);
   add_entry(table.attention_backward, choose_backward);
+  table.attention_backward.library_call = attention_call<AttentionBackwardArgs>;
   add_entry(table.attention_merge, choose_merge);
   add_entry(table.attention_sink, choose_sink);
   add_entry(table.attention_sink_backward, choose_sink_backward);

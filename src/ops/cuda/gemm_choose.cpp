@@ -1,6 +1,7 @@
 // Choices for products on a GPU, and for the sums and additions of biases.
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/library_call.h"
 #include "ops/cuda/produced_choose.h"
 #include "ops/cuda/product_layout.h"
 #include "ops/quantized_forms.h"
@@ -51,6 +52,12 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   return choice;
 }
 
+std::string product_call(const Choice& choice, const GemmArgs& args) {
+  const auto& layout = *static_cast<const ProductLayout*>(choice.plan.get());
+  const auto kind = product_kind(layout, args, planned_alignments(layout, args));
+  return kind ? note_of(*kind) : "";
+}
+
 template <CudaTarget kTarget>
 GemmForms forms(const GemmRequest& request, const Traits&) {
   if (!request.quantization.any() || request.dtype == DType::f64) return {};
@@ -61,6 +68,7 @@ GemmForms forms(const GemmRequest& request, const Traits&) {
 template <CudaTarget kTarget>
 void add_products(OpTable& table) {
   add_entry(table.gemm, choose_gemm<kTarget>);
+  table.gemm.library_call = product_call;
   table.gemm_forms = forms<kTarget>;
 }
 
@@ -82,11 +90,17 @@ void add_gemm(OpTable& table, CudaTarget target) {
     case CudaTarget::sm_80:
       add_products<CudaTarget::sm_80>(table);
       break;
+    case CudaTarget::sm_89:
+      add_products<CudaTarget::sm_89>(table);
+      break;
     case CudaTarget::sm_90a:
       add_products<CudaTarget::sm_90a>(table);
       break;
     case CudaTarget::sm_100a:
       add_products<CudaTarget::sm_100a>(table);
+      break;
+    case CudaTarget::sm_120:
+      add_products<CudaTarget::sm_120>(table);
       break;
   }
   add_entry(table.column_sum, choose_column_sum);

@@ -82,10 +82,14 @@ void add_grouped_gemm(OpTable& table, CudaTarget target) {
   switch (target) {
     case CudaTarget::sm_80:
       return add_entry(table.grouped_gemm, choose_grouped<CudaTarget::sm_80>);
+    case CudaTarget::sm_89:
+      return add_entry(table.grouped_gemm, choose_grouped<CudaTarget::sm_89>);
     case CudaTarget::sm_90a:
       return add_entry(table.grouped_gemm, choose_grouped<CudaTarget::sm_90a>);
     case CudaTarget::sm_100a:
       return add_entry(table.grouped_gemm, choose_grouped<CudaTarget::sm_100a>);
+    case CudaTarget::sm_120:
+      return add_entry(table.grouped_gemm, choose_grouped<CudaTarget::sm_120>);
   }
 }
 

@@ -7,6 +7,7 @@
 // into calls of some documents or some key-value heads, with the same plan for each.
 
 #include <cstdint>
+#include <string_view>
 
 #include "ops/attention.h"
 
@@ -40,6 +41,8 @@ struct LibraryCalls {
   int64_t calls() const { return document_calls * head_calls; }
 };
 
+/// The kernel of choices that cuDNN computes; their plan is LibraryCalls.
+inline constexpr std::string_view kLibraryKernel = "cudnn";
 inline constexpr int64_t kLibraryAlignment = 256;
 /// Kernels of a call of the backward: row sums, the products of queries and keys, that of dq.
 inline constexpr int kLibraryBackwardKernels = 3;

@@ -122,7 +122,14 @@ std::string missing_products(const Quantization& quantization, CudaTarget target
         "matrix and in blocks of 128, sm_100a also MXFP8 and NVFP4",
         name);
   }
-  if (scaling != Scaling::mx && scaling != Scaling::nvfp4) return "";
+  if (scaling == Scaling::tensor) return "";
+  if (target != CudaTarget::sm_90a) {
+    return fmt::format(
+        "cuda:{} has products of quantized operands with one scale for a matrix alone; sm_90a has "
+        "them in blocks of 128 too, sm_100a also MXFP8 and NVFP4",
+        name);
+  }
+  if (scaling == Scaling::blocks) return "";
   const std::string_view recipe = scaling == Scaling::mx ? "MXFP8" : "NVFP4";
   return fmt::format(
       "cuda:{} has no products of {} operands; it has FP8 with one scale for a matrix and in "

@@ -4,11 +4,11 @@
 //
 // The library reads an operand as [kept, contracted] rows with scales in an order of its own. A
 // quantized operand's values are copied into the workspace where the library does not read them in
-// place (transposed before sm_100a and for e2m1; padded to 16 bytes); its scales always are,
+// place (transposed but on sm_100a, and for e2m1; padded to 16 bytes); its scales always are,
 // unless there is one for the whole matrix:
 //
 //   scaling  sm_90a                               sm_100a
-//   tensor   the scale itself                     the same
+//   tensor   the scale itself                     the same (and on sm_89, sm_120)
 //   blocks   FP32 scales of 1 × 128, 128 × 128    their powers of two as E8M0 scales of 32 elements
 //   mx                                            E8M0 scales of 32 elements
 //   nvfp4                                         E4M3 scales of 16 elements; the scales of both

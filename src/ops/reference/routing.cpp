@@ -121,9 +121,47 @@ Row balanced_backward(const RoutingRule& rule, const Row& logits, const Row& g) 
   return d;
 }
 
+/// The experts that choice j of a token is compared with where the rule has a margin, itself
+/// included: only a quotient above the margin leaves one out, and a NaN is none.
+std::vector<size_t> near_choice(const RoutingRule& rule, const Row& logits, const int32_t* choice,
+                                size_t j) {
+  std::vector<size_t> near;
+  const double m = logits[static_cast<size_t>(choice[j])];
+  for (size_t e = 0; e < logits.size(); ++e) {
+    const bool before = std::find(choice, choice + j, static_cast<int32_t>(e)) != choice + j;
+    const double x = logits[e];
+    if (!before && !((m - x) / std::max(std::abs(x), m) > rule.margin)) near.push_back(e);
+  }
+  return near;
+}
+
+/// Their softmax, 0 for all others.
+Row near_softmax(const RoutingRule& rule, const Row& logits, const int32_t* choice, size_t j) {
+  const std::vector<size_t> near = near_choice(rule, logits, choice, j);
+  Row x, out(logits.size(), 0);
+  for (const size_t e : near) x.push_back(logits[e]);
+  const Row q = softmax(x);
+  for (size_t i = 0; i < near.size(); ++i) out[near[i]] = q[i];
+  return out;
+}
+
+Row near_backward_row(const RoutingRule& rule, const Row& logits, const int32_t* choice,
+                      const double* d) {
+  Row out(logits.size(), 0);
+  for (size_t j = 0; j < static_cast<size_t>(rule.topk); ++j) {
+    const Row q = near_softmax(rule, logits, choice, j);
+    const auto own = static_cast<size_t>(choice[j]);
+    const double g = rule.scaling * d[j] * q[own];
+    for (size_t e = 0; e < q.size(); ++e) out[e] -= g * q[e];
+    out[own] += g;
+  }
+  return out;
+}
+
 /// The gradient of Σ_j d[j] · probability j.
 Row route_backward_row(const RoutingRule& rule, const Row& logits, const int32_t* choice,
                        const double* d) {
+  if (rule.margin > 0) return near_backward_row(rule, logits, choice, d);
   Row g(logits.size(), 0), out(logits.size(), 0);
   const auto k = static_cast<size_t>(rule.topk);
   if (rule.score == ScoreFunction::softmax && rule.pre_softmax) {
@@ -194,8 +232,12 @@ void route(const RouteArgs& args) {
     for (size_t e : ranked(scores))
       if (may[e] && chosen.size() < k) chosen.push_back(e);
     Row x(k), p;
+    const std::vector<int32_t> choice(chosen.begin(), chosen.end());
     for (size_t j = 0; j < k; ++j) x[j] = logits[chosen[j]];
-    if (!softmaxes) {
+    if (rule.margin > 0) {
+      for (size_t j = 0; j < k; ++j)
+        p.push_back(near_softmax(rule, logits, choice.data(), j)[chosen[j]]);
+    } else if (!softmaxes) {
       p = scores_of(rule.score, x);
       const double sum = normalizes(rule) ? std::accumulate(p.begin(), p.end(), 1e-20) : 1;
       for (double& value : p) value /= sum;
@@ -208,8 +250,7 @@ void route(const RouteArgs& args) {
     for (size_t j = 0; j < k; ++j) {
       args.probabilities.data<double>()[t * rule.topk + static_cast<int64_t>(j)] =
           rule.scaling * p[j];
-      args.choice.data<int32_t>()[t * rule.topk + static_cast<int64_t>(j)] =
-          static_cast<int32_t>(chosen[j]);
+      args.choice.data<int32_t>()[t * rule.topk + static_cast<int64_t>(j)] = choice[j];
     }
   }
 }

@@ -70,7 +70,7 @@ void add_recipe(const PublishedRow& row, PublishedRun& run) {
 }
 
 int64_t library_bytes(const PublishedRow& row, const Gpu& gpu) {
-  const bool from_hopper_on = gpu.architecture && *gpu.architecture != CudaTarget::sm_80;
+  const bool from_hopper_on = gpu.architecture && *gpu.architecture >= CudaTarget::sm_90a;
   // PyTorch's, one for each thread with a handle: that of the forward, and autograd's of the
   // backward.
   int64_t bytes = 2 * cublas_workspace(row, from_hopper_on);

@@ -7,6 +7,8 @@
 #include "device/cuda/gpu_facts.h"
 #include "device/cuda/stream_priority.h"
 #include "ops/cuda/launch/cuda_launches.h"
+#include "ops/cuda/launch/load_kernels.h"
+#include "ops/cuda/launch/prepare_libraries.h"
 #include "ops/cuda/launch/product_library.h"
 #include "run/cuda_backend.h"
 
@@ -15,19 +17,19 @@ namespace {
 
 CudaTarget target_of_gpu() {
   const int capability = gpu_of_thread().compute_capability;
-  // Kernels of the `a` forms run only on the architecture that they name.
-  if (capability >= 100 && capability < 110) return CudaTarget::sm_100a;
-  if (capability == 90) return CudaTarget::sm_90a;
-  VIADUCT_CHECK(DeviceError, capability < 90,
+  const std::optional<CudaTarget> target = cuda_target_for(capability);
+  VIADUCT_CHECK(DeviceError, target.has_value(),
                 "dist.device=cuda: found a GPU of compute capability {}.{}; kernels exist for 8.x, "
-                "9.0 and 10.x",
+                "9.0, 10.x and from 12.0 on",
                 capability / 10, capability % 10);
-  return CudaTarget::sm_80;
+  return *target;
 }
 
 std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
+  cuda::load_kernels();
   CudaDeviceSettings of_device;
-  if (settings.symmetric_memory) of_device.plan_memory = nccl_plan_memory();
+  of_device.peer_access = settings.peer_access;
+  if (settings.registered_memory) of_device.plan_memory = nccl_plan_memory();
   std::unique_ptr<CudaDevice> device = make_cuda_device(of_device, settings.has_priority);
   if (!settings.product_algorithms_path.empty()) {
     const GpuProperties& gpu = device->properties();
@@ -35,6 +37,10 @@ std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
         settings.product_algorithms_path, {gpu.name, gpu.compute_capability, gpu.driver});
   }
   return device;
+}
+
+void prepare(Device& device, const std::set<std::string>& library_calls) {
+  cuda::prepare_libraries(dynamic_cast<CudaDevice&>(device), library_calls);
 }
 
 GpuDescription describe_gpu() {
@@ -60,6 +66,7 @@ viaduct_cuda_backend() {
                                    target_of_gpu,
                                    cuda_ops_with_launches,
                                    make_device,
+                                   prepare,
                                    gpu_bus_id,
                                    pinned_memory,
                                    make_nccl_communicator,

@@ -117,8 +117,10 @@ std::string check_algorithm(const Problem& p, const cublasLtMatmulAlgo_t& algo) 
 
 /// Queues work in a stream.
 template <class Work>
-void run_on(cudaStream_t stream, const Work& work) {
-  cuda_host::enqueue(stream, "product", work);
+void run_on(cudaStream_t stream, const cublasLtMatmulAlgo_t& algo, const Work& work) {
+  std::string kind = "a product";
+  for (const uint64_t word : algo.data) kind += " " + std::to_string(word);
+  cuda_host::enqueue(stream, "product", work, kind);
 }
 
 /// Empty, or the error in the memory of a call.
@@ -327,7 +329,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     ++offer().products[number];
     ++offer().targets[desc->sm_target];
   }
-  run_on(stream, [problem, at, number, seconds] {
+  run_on(stream, *algo, [problem, at, number, seconds] {
     compute(problem, at, number + 1);
     cuda_host::spend(seconds);
   });

@@ -234,9 +234,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   const auto bytes = static_cast<size_t>(workspace_of(operations));
   ++counts().executions;
-  cuda_host::enqueue(handle->stream, "cudnn", [operations, addresses, numbers, workspace, bytes] {
+  const auto run = [operations, addresses, numbers, workspace, bytes] {
     std::memset(workspace, 0xff, bytes);
     evaluate(operations, addresses, numbers);
-  });
+  };
+  cuda_host::enqueue(handle->stream, "cudnn", run,
+                     "a plan of cuDNN " + std::to_string(reinterpret_cast<uintptr_t>(plan)));
   return succeed();
 }

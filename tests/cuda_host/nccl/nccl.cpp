@@ -3,11 +3,13 @@
 #include "nccl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "cuda_host/emulator.h"
 #include "cuda_host/nccl/exchange.h"
@@ -55,7 +57,7 @@ using namespace nccl_double;
 struct ncclComm {
   std::shared_ptr<Member> member;
   cudaStream_t stream = nullptr;  // of its first call
-  bool connecting = true;
+  bool connecting = true, blocks = false;
   int polls = 0;                         // until the late work is done
   std::function<ncclResult_t()> late{};  // not yet in the stream
   std::map<const char*, size_t> registered{}, windows{};
@@ -94,6 +96,7 @@ struct State {
   std::vector<std::pair<Config, std::string>> by_config;  // of each call, its connection's
   Registered registered;
   std::map<void*, size_t> allocated;  // by ncclMemAlloc
+  std::map<int, int> resident;        // operations that have joined and not left, by device
 };
 /// Guarded by the runtime's lock.
 State& state() {
@@ -211,19 +214,24 @@ std::shared_ptr<Entry> join(Member& member, const std::vector<Call>& calls) {
   return entry;
 }
 
-Work coming(const std::string& what, const std::shared_ptr<Member>& member,
+Work coming(const std::string& what, int device, const std::shared_ptr<Member>& member,
             const std::shared_ptr<Entry>& entry) {
-  const auto come = [member, entry] {
+  const auto come = [device, member, entry] {
+    ++state().resident[device];
     if (entry == nullptr) return;
     if (!member->aborted && member->left != entry->number)
       throw cuda_host::Error("a connection's operations overtake each other");
     entry->come();
   };
-  return {.what = what, .run = come};
+  const int room = state().settings.resident;
+  if (room == 0) return {.what = what, .run = come};
+  const auto has_room = [device, room] { return state().resident[device] < room; };
+  return {.what = what + " (no room)", .run = come, .others_came = has_room};
 }
-Work leaving(const std::string& what, const std::shared_ptr<Member>& member,
+Work leaving(const std::string& what, int device, const std::shared_ptr<Member>& member,
              const std::shared_ptr<Entry>& entry) {
-  const auto leave = [member, entry, sums = state().settings.sums] {
+  const auto leave = [device, member, entry, sums = state().settings.sums] {
+    --state().resident[device];
     if (entry == nullptr) return;
     --member->in_flight;
     ++member->left;
@@ -248,22 +256,23 @@ ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const std::vector<Cal
   std::string what = "NCCL";
   for (const Call& call : calls) what += std::string(" ") + kind_name(call.kind);
   const std::shared_ptr<Member> member = comm->member;
+  const int device = stream->device;
   if (stream->capture != nullptr) {
     const auto captured = std::make_shared<Captured>(member, calls);
     ++member->in_graphs;
     runtime().push(stream, {.what = what, .again = [=] {
                               if (!member->aborted) captured->entry = join(*member, calls);
-                              return coming(what, member, captured->entry);
+                              return coming(what, device, member, captured->entry);
                             }});
     runtime().push(stream, {.what = what, .again = [=] {
-                              return leaving(what, member, std::move(captured->entry));
+                              return leaving(what, device, member, std::move(captured->entry));
                             }});
     return ncclSuccess;
   }
   const std::shared_ptr<Entry> entry = join(*member, calls);
   if (entry == nullptr) return member->failed;
-  runtime().push(stream, coming(what, member, entry));
-  runtime().push(stream, leaving(what, member, entry));
+  runtime().push(stream, coming(what, device, member, entry));
+  runtime().push(stream, leaving(what, device, member, entry));
   return ncclSuccess;
 }
 
@@ -273,10 +282,23 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Call> call
   if (comm->stream == nullptr) comm->stream = stream;
   if (comm->stream != stream)
     return refuse(comm, ncclInvalidUsage, "two streams for one connection");
-  if (state().random() % 4 != 0) return enqueue(comm, stream, calls);
+  const bool late = state().random() % 4 == 0;
+  if (comm->blocks || !late) return enqueue(comm, stream, calls);
   comm->polls = static_cast<int>(state().random() % 3) + 1;
   comm->late = [=] { return enqueue(comm, stream, calls); };
   return ncclInProgress;
+}
+
+/// What is left of a call on a connection that blocks: other ranks may use the library meanwhile.
+ncclResult_t finish(ncclComm_t comm, Runtime::Call& lock) {
+  ncclResult_t result = ncclInProgress;
+  lock.lock.unlock();
+  while (result == ncclInProgress) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    ncclCommGetAsyncError(comm, &result);
+  }
+  lock.lock.lock();
+  return result;
 }
 
 /// Bytes of all that a rank reads and writes.
@@ -303,6 +325,9 @@ int64_t shared_place(const ncclComm_t comm, const Call& call, size_t in, size_t 
 ncclResult_t called(ncclComm_t comm, cudaStream_t stream, Call call) {
   const Runtime::Call lock = runtime().call();
   if (lock.error != cudaSuccess) return ncclUnhandledCudaError;
+  if (!runtime().peers_may_access(call.in) || !runtime().peers_may_access(call.out))
+    return refuse(comm, ncclInvalidUsage,
+                  "memory that the other GPUs of the process cannot access");
   const auto [in, out] = sizes_of(call, comm->member->clique->ranks);
   call.shared_at = shared_place(comm, call, in, out);
   state().by_config.emplace_back(comm->config, kind_name(call.kind));
@@ -370,10 +395,11 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  const Runtime::Call lock = runtime().call();
+  Runtime::Call lock = runtime().call();
   *comm = nullptr;
-  if (rank < 0 || rank >= ranks || config->size != sizeof *config || config->blocking != 0)
-    return refuse(nullptr, ncclInvalidArgument, "rank, size, or a connection that blocks");
+  if (rank < 0 || rank >= ranks || config->size != sizeof *config ||
+      (config->blocking != 0 && config->blocking != 1))
+    return refuse(nullptr, ncclInvalidArgument, "rank, size, or whether the connection blocks");
   const auto given = [](int value) {
     return value == NCCL_CONFIG_UNDEF_INT ? std::nullopt : std::optional(value);
   };
@@ -383,7 +409,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
                     given(config->cgaClusterSize),
                     given(config->collnetEnable),
                     config->netName == nullptr ? "" : config->netName,
-                    given(config->CTAPolicy)};
+                    given(config->CTAPolicy),
+                    config->blocking == 1};
   if (made.min_ctas && made.max_ctas && *made.min_ctas > *made.max_ctas)
     return refuse(nullptr, ncclInvalidArgument, "fewer CTAs at most than at least");
   if (made != Config{.ranks = ranks}) state().configs.push_back(made);
@@ -400,13 +427,25 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   (*comm)->config = made;
   (*comm)->polls = static_cast<int>(state().random() % 4);
   ++state().live;
-  return ncclInProgress;
+  (*comm)->blocks = made.blocks;
+  return made.blocks ? finish(*comm, lock) : ncclInProgress;
 }
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t bytes, void** handle) {
   const Runtime::Call lock = runtime().call();
   if (comm->connecting || bytes == 0 || !runtime().inside(data, bytes))
     return refuse(comm, ncclInvalidArgument, "memory to register, or a connection in progress");
-  comm->registered[static_cast<const char*>(data)] = bytes;
+  const auto* const begin = static_cast<const char*>(data);
+  const bool owned =
+      std::any_of(state().allocated.begin(), state().allocated.end(), [&](const auto& block) {
+        const auto* const first = static_cast<const char*>(block.first);
+        return begin >= first && begin + bytes <= first + block.second;
+      });
+  *handle = nullptr;
+  constexpr int kIgnoresOthers = 22400;
+  if ((!owned && state().settings.version >= kIgnoresOthers) ||
+      state().settings.ignoring_device == cuda_host::current_device())
+    return ncclSuccess;
+  comm->registered[begin] = bytes;
   ++state().registered.buffers;
   *handle = data;
   return ncclSuccess;
@@ -433,7 +472,7 @@ ncclResult_t ncclMemFree(void* data) {
 }
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, ncclWindow_t* window,
                                     int flags) {
-  const Runtime::Call lock = runtime().call();
+  Runtime::Call lock = runtime().call();
   *window = nullptr;
   if (!state().settings.symmetric) return ncclSuccess;
   const auto owned = state().allocated.find(data);
@@ -445,7 +484,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, n
   auto& all = member.clique->windows;
   all.resize(std::max(all.size(), member.windows));
   all[comm->coming->number].push_back(bytes);
-  return ncclInProgress;
+  return comm->blocks ? finish(comm, lock) : ncclInProgress;
 }
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   const Runtime::Call lock = runtime().call();

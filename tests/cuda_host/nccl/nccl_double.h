@@ -11,14 +11,16 @@
 //     connection is queried, as in the library, whose host threads queue them.
 //   - Sums are in the order of the ranks and rounded once (rank_order_sum.h), or along a ring,
 //     where each part begins at another rank and is rounded to its format at each step.
+//   - Registration of memory that is not of ncclMemAlloc is ignored from 2.24 on, without an error.
 //   - Captured calls match those of the other ranks at each launch of their graph, in the order in
 //     which the rank queues work on the connection, launched or called; the other ranks may launch
 //     a graph or call.
 //
 // Errors, where the library would hang or move wrong data: calls of one connection that differ
 // between its ranks in operation, size, type or root; a message whose ends differ in size; two
-// streams for one connection; two ranks of a connection on one device; an operation that begins
-// before the previous one on its connection is complete; a connection that is destroyed while it
+// streams for one connection; two ranks of a connection on one device; memory that the GPUs of
+// other ranks may not access; an operation that begins before the previous one on its connection is
+// complete; a connection that is destroyed while it
 // works, while a graph has calls of it or while memory is registered with it; registered memory
 // that is no part of an allocation when it is registered or when its registration ends; a
 // configuration with fewer CTAs at most than at least; a symmetric window of memory that is not
@@ -37,8 +39,12 @@ enum class Sums { in_rank_order, along_a_ring };
 struct Settings {
   Sums sums = Sums::in_rank_order;
   int version = 22809;
-  bool symmetric = true;  // GPUs can map each other's memory
-  uint64_t seed = 1;      // for operations that enter the stream late
+  bool symmetric = true;     // GPUs can map each other's memory
+  uint64_t seed = 1;         // for operations that enter the stream late
+  int ignoring_device = -1;  // that takes registrations of memory and does nothing
+  /// Operations that a device has room for at a time, from where a rank joins until it leaves; 0:
+  /// any number.
+  int resident = 0;
 };
 /// For all threads; no connection exists.
 void reset(const Settings& settings = {});
@@ -50,6 +56,7 @@ struct Config {
   std::optional<int> min_ctas, max_ctas, cga_cluster_size, collnet;
   std::string network = {};
   std::optional<int> policy = {};
+  bool blocks = false;
   bool operator==(const Config&) const = default;
 };
 /// Of all connections so far that set anything, by all ranks.

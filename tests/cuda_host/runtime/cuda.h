@@ -1,6 +1,7 @@
 #pragma once
 // The part of the driver's interface that the project uses, for builds with the double of this
-// folder: virtual memory. The same sources compile with the toolkit's header of this name.
+// folder: virtual memory, and loading of code. The same sources compile with the toolkit's header
+// of this name.
 
 #include <cstddef>
 
@@ -20,6 +21,8 @@ typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef int CUmemAllocationGranularity_flags;
+typedef struct CUfunc_st* CUfunction;
+typedef struct CUmod_st* CUmodule;
 
 /// The toolkit's members that the project sets.
 typedef struct CUmemLocation_st {
@@ -48,4 +51,9 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAlloc
                   unsigned long long flags);
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes);
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc* access, size_t count);
+
+CUresult cuFuncGetModule(CUmodule* module, CUfunction function);
+CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule module);
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmodule module);
+CUresult cuFuncLoad(CUfunction function);
 }

@@ -55,15 +55,22 @@ RuntimeCounts runtime_counts() {
   return runtime().counts;
 }
 
+std::string connections_at_start() {
+  const Runtime::Call call = runtime().call();
+  return *runtime().connections_at_start;
+}
+
 int priority_of(const CUstream_st* stream) {
   const Runtime::Call call = runtime().call();
   return stream->priority;
 }
 
-void enqueue(CUstream_st* stream, const char* what, std::function<void()> work) {
+void enqueue(CUstream_st* stream, const char* what, std::function<void()> work,
+             const std::string& unit) {
   if (stream == nullptr) return work();
   const Runtime::Call call = runtime().call();
   if (call.error != cudaSuccess) throw Error(cudaGetErrorString(call.error));
+  if (runtime().use(*stream, unit) != cudaSuccess) throw Error(runtime().failure);
   ++runtime().counts.kernels;
   runtime().push(stream, {what, std::move(work), {}, {}});
   if (runtime().sticky != cudaSuccess) throw Error(runtime().failure);
@@ -75,6 +82,10 @@ void spend(double seconds) {
 
 Runtime::Call Runtime::call() {
   Call call{Lock(mutex_), sticky};
+  if (!connections_at_start) {
+    const char* const set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    connections_at_start = set != nullptr ? set : "";
+  }
   if (in_work_) call.error = cudaErrorNotPermitted;
   return call;
 }
@@ -88,6 +99,8 @@ void Runtime::reset(const RuntimeSettings& to) {
   settings = to;
   counts = {};
   graphs = {};
+  loaded.clear();
+  connections_at_start.reset();
   random_.seed(to.seed);
   // With some seeds the host runs far ahead, with others the device follows closely.
   beside_ = std::array{1, 2, 8, 1'000'000}[random_() % 4];
@@ -285,11 +298,18 @@ bool Runtime::unmap(char* at, size_t bytes) {
                 0) != MAP_FAILED;
 }
 
-bool Runtime::allow(char* at, size_t bytes) {
+bool Runtime::peers_may_access(const void* data) const {
+  auto after = blocks_.upper_bound(const_cast<char*>(static_cast<const char*>(data)));
+  return after == blocks_.begin() || std::prev(after)->second.shared;
+}
+
+bool Runtime::allow(char* at, size_t bytes, bool shared) {
   const auto found = blocks_.find(at);
   if (found == blocks_.end() || !found->second.mapped_piece || found->second.bytes != bytes)
     return false;
   found->second.allowed = true;
+  found->second.shared = shared;
+  counts.shared_pieces += shared && settings.devices > 1;
   ::mprotect(at, bytes, PROT_READ | PROT_WRITE);
   std::memset(at, 0xff, bytes);
   if (settings.guard && !open_) ::mprotect(at, bytes, PROT_NONE);

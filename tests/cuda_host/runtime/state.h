@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -33,7 +34,8 @@ struct Work {
   std::shared_ptr<Gate> waits;  // begins when this gate is open
   std::shared_ptr<Gate> opens;
   uint64_t number = 0;
-  std::function<bool()> others_came = nullptr;  // of other ranks; empty: waits for none
+  /// Whether other ranks, or room on the device that they free, are there; empty: waits for none.
+  std::function<bool()> others_came = nullptr;
   /// Makes the work for a launch, if captured work differs at each launch of its graph.
   std::function<Work()> again = nullptr;
 };
@@ -43,6 +45,7 @@ struct Block {
   int device = 0;             // −1: pinned host memory
   bool mapped_piece = false;  // virtual memory, one of neighbours that are used as one
   bool allowed = true;        // access
+  bool shared = true;         // access of the other devices
 };
 
 /// Memory of a device that has no address yet.
@@ -92,6 +95,9 @@ class Runtime {
   void reset(const RuntimeSettings& settings);
 
   void push(CUstream_st* stream, Work work);
+  /// A launch of code of `unit` comes next: where that is its first use on the device, and it was
+  /// not loaded before, the device must have ended all its work (modules.cpp).
+  cudaError_t use(const CUstream_st& stream, const std::string& unit);
   /// Runs work until `done()`. Throws an error if no work can begin before, or if work only waits
   /// for other ranks for `settings.patience_seconds`; these may use the runtime meanwhile.
   cudaError_t until(const std::function<bool()>& done);
@@ -105,7 +111,9 @@ class Runtime {
   bool reserved(const char* at, size_t bytes) const;
   bool map(char* at, size_t bytes, int device);
   bool unmap(char* at, size_t bytes);
-  bool allow(char* at, size_t bytes);
+  /// `shared`: for all devices.
+  bool allow(char* at, size_t bytes, bool shared);
+  bool peers_may_access(const void* data) const;
   /// Called by work: memory of the device ends in the order of a stream.
   void drop(void* data);
   void spend(double seconds);
@@ -120,6 +128,9 @@ class Runtime {
   std::map<char*, size_t> ranges;    // of addresses
   std::map<uint64_t, Piece> pieces;  // by handle
   uint64_t pieces_made = 0;
+  std::set<std::pair<int, std::string>> loaded;  // code by device
+  /// CUDA_DEVICE_MAX_CONNECTIONS at the first call; none: there was no call.
+  std::optional<std::string> connections_at_start;
   std::string failure;               // of the first kernel that failed
   cudaError_t sticky = cudaSuccess;  // every call returns it
   cudaError_t last = cudaSuccess;

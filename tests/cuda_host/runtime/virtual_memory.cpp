@@ -116,9 +116,9 @@ CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc* acc
           access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
           access[i].location.id >= runtime().settings.devices)
         return CUDA_ERROR_INVALID_VALUE;
-    // A GPU that NCCL lets access the memory of another in this process must be among them.
-    if (static_cast<int>(count) != runtime().settings.devices) return CUDA_ERROR_INVALID_VALUE;
-    return runtime().allow(pointer(at), bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    const bool all = static_cast<int>(count) == runtime().settings.devices;
+    if (!all && count != 1) return CUDA_ERROR_INVALID_VALUE;
+    return runtime().allow(pointer(at), bytes, all) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -135,7 +135,11 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
                                                   CUDA_HOST_CALL(cuMemRelease),
                                                   CUDA_HOST_CALL(cuMemMap),
                                                   CUDA_HOST_CALL(cuMemUnmap),
-                                                  CUDA_HOST_CALL(cuMemSetAccess)};
+                                                  CUDA_HOST_CALL(cuMemSetAccess),
+                                                  CUDA_HOST_CALL(cuFuncGetModule),
+                                                  CUDA_HOST_CALL(cuModuleGetFunctionCount),
+                                                  CUDA_HOST_CALL(cuModuleEnumerateFunctions),
+                                                  CUDA_HOST_CALL(cuFuncLoad)};
 #undef CUDA_HOST_CALL
   const auto found = calls.find(symbol);
   *function = found == calls.end() ? nullptr : found->second;

@@ -124,5 +124,23 @@ TEST(LaunchSettings, ARunThatWaitsForAProfilerSaysHowToAttachOne) {
               Contains(HasSubstr("profiling.use_nsys_profiler = false")));
 }
 
+TEST(LaunchSettings, ConnectionsThatBlockTrainAlike) {
+  const Outcomes expected = started_together(setup_of(run_of(2)), 2);
+  EXPECT_GT(cuda_host::runtime_counts().shared_pieces, 0) << "ranks of one process";
+  EXPECT_TRUE(nccl_double::configs().empty());
+  EXPECT_TRUE(started_together(setup_of(run_of(2) + Overrides{"dist.nccl_blocking=true"}), 2) ==
+              expected);
+  EXPECT_FALSE(nccl_double::configs().empty());
+  started_together(setup_of(run_of(1)), 2);
+  EXPECT_EQ(cuda_host::runtime_counts().shared_pieces, 0) << "one rank";
+}
+
+TEST(LaunchSettings, FewerMultiprocessorsThanConnectionsAreRefused) {
+  const RunSetup setup = setup_of(run_of(2) + Overrides{"dist.nccl_multiprocessors=2"});
+  EXPECT_THAT([&] { started_together(setup, 2); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("dist.nccl_multiprocessors: 2 for"),
+                                               HasSubstr("connections of NCCL"))));
+}
+
 }  // namespace
 }  // namespace viaduct

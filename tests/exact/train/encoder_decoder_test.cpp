@@ -82,7 +82,8 @@ TEST(EncoderDecoderTraining, AResumedRunOnTextsHasTheSameBits) {
       Overrides{"model.encoder_seq_length=16", "model.seq_length=8",
                 "tokenizer.vocab_size=50",     "tokenizer.vocab_extra_ids=8",
                 "dataset.mock=false",          "dataset.blend=[" + (folder / "text").string() + "]",
-                "dataset.split=1,0,0",         "dataset.short_sequence_probability=0.3"};
+                "dataset.split=1,0,0",         "dataset.short_sequence_probability=0.3",
+                "scheduler.lr_decay_iters=6"};
   const Overrides whole = texts + Overrides{"train.train_iters=6"};
   const test::RunOutcome expected = train_run(whole);
   const std::string save = "checkpoint.save=" + (folder / "run").string();

@@ -60,6 +60,11 @@ std::vector<test::TinyModel> variants() {
   ModelConfig likely = tiny_model("mixtral");
   likely.moe.experts = 6, likely.moe.load_bias = true;
   likely.moe.routing.choose_probabilities = true;
+  ModelConfig near = tiny_model("mixtral");  // weights against experts near the chosen ones
+  near.family = "phimoe";
+  near.moe.experts = 6, near.moe.routing = {.topk = 2, .scaling = 1.5, .margin = 1.2};
+  near.norm = NormKind::layer_norm;
+  near.qkv_bias = near.projection_bias = near.head_bias = true;
   ModelConfig full = tiny_model("mixtral");
   full.moe.capacity_factor = 0.75, full.moe.pad_to_capacity = true;
   full.moe.input_jitter = 0.3;
@@ -148,6 +153,9 @@ std::vector<test::TinyModel> variants() {
   ModelConfig distances_unfused = distances;
   distances_unfused.flash_attention = false;
   distances_unfused.kv_heads = 1, distances_unfused.linear_bias_exponent = 3;
+  ModelConfig scaled_distances = distances;  // multiplied with the scores
+  scaled_distances.family = "falcon", scaled_distances.gated = false;
+  scaled_distances.linear_bias_scaled = true;
   ModelConfig later_positions = plain;  // rows before position 0, projections of their own
   later_positions.family = "opt";
   ModelConfig squares = tiny_model("llama");
@@ -191,16 +199,25 @@ std::vector<test::TinyModel> variants() {
   parallel_output_norms.parallel_block = true;
   ModelConfig parallel_without_norms = parallel_output_norms;
   parallel_without_norms.input_norms = false;
+  ModelConfig parallel_experts = tiny_model("mixtral");
+  parallel_experts.parallel_block = true;
+  ModelConfig parallel_experts_one_norm = first_dense;  // beside a dense layer
+  parallel_experts_one_norm.parallel_block = parallel_experts_one_norm.shared_norm = true;
   ModelConfig own_weights = no_norm_bias;  // norms of heads, in one tensor
   own_weights.qk_norm = own_weights.qk_norm_own_weights = true;
   ModelConfig own_rms_weights = tiny_model("llama");  // the same, in a tensor of each head
   own_rms_weights.family = "stablelm";
   own_rms_weights.qk_norm = own_rms_weights.qk_norm_own_weights = true;
+  ModelConfig own_zero_centered = own_rms_weights;
+  own_zero_centered.norm_weight_offset = 1;
   return {{"norms_of_heads", own_weights},
+          {"zero_centered_norms_of_heads", own_zero_centered},
           {"rms_norms_of_heads", own_rms_weights},
           {"parallel_block", parallel},
           {"parallel_block_shared_norm_head_bias", one_norm},
           {"parallel_block_no_norm_bias", no_norm_bias},
+          {"parallel_block_experts", parallel_experts},
+          {"parallel_block_experts_shared_norm", parallel_experts_one_norm},
           {"parallel_block_output_norms", parallel_output_norms},
           {"parallel_block_no_input_norms", parallel_without_norms},
           {"trained_activation", trained},
@@ -221,6 +238,7 @@ std::vector<test::TinyModel> variants() {
           {"mpt", mpt},
           {"linear_bias", distances},
           {"linear_bias_unfused", distances_unfused},
+          {"linear_bias_scaled", scaled_distances},
           {"rows_before_positions", later_positions},
           {"squares_without_gate", squares},
           {"mixtral", tiny_model("mixtral")},
@@ -234,6 +252,7 @@ std::vector<test::TinyModel> variants() {
           {"sigmoid_groups", groups},
           {"load_bias", bias},
           {"load_bias_of_softmax", likely},
+          {"near_choices", near},
           {"scaled_choice", scaled},
           {"scaled_choice_of_one", scaled_one},
           {"full_experts", full},

@@ -212,7 +212,11 @@ std::vector<Variant> variants() {
   latent.qk_norm = true;
   latent.kv_heads = latent.heads, latent.head_dim = 7;
   latent.rotary.width = 4;
+  ModelConfig bias = tiny_model("llama");  // on the logits of all depths
+  bias.head_bias = true;
   return {{"one", with_layers(tiny_model("llama"), 1)},
+          {"head_bias", with_layers(bias, 2)},
+          {"head_bias_kept_logits", with_layers(bias, 1), false},
           {"two", with_layers(tiny_model("llama"), 2)},
           {"kept_logits", with_layers(tiny_model("llama"), 2), false},
           {"composed_loss", with_layers(tiny_model("llama"), 1), true, false},

@@ -122,16 +122,19 @@ TEST(GrowingMemory, ReturnsMemoryAfterTheWorkThatUsesIt) {
   }
 }
 
-/// The double refuses mappings that GPUs of the process cannot all access.
-TEST(GrowingMemory, PeersHaveAccess) {
-  reset_runtime({.devices = 3});
-  use_gpu(2);
-  {
-    const auto device = make_cuda_device();
-    const Tensor x = bytes(*device, 10);
-    EXPECT_EQ(device->memory().reserved_bytes, kGranule) << "a block would have fewer bytes";
+/// NCCL's double refuses memory that the GPUs of other ranks cannot access.
+TEST(GrowingMemory, PeersHaveAccessWhereTheyNeedIt) {
+  for (const bool peers : {true, false}) {
+    reset_runtime({.devices = 3});
+    use_gpu(2);
+    {
+      const auto device = make_cuda_device({.peer_access = peers});
+      const Tensor x = bytes(*device, 10);
+      EXPECT_EQ(device->memory().reserved_bytes, kGranule) << "a block would have fewer bytes";
+      EXPECT_EQ(cuda_host::runtime_counts().shared_pieces > 0, peers);
+    }
+    use_gpu(0);
   }
-  use_gpu(0);
 }
 
 TEST(GrowingMemory, APlanIsSeparate) {

@@ -31,12 +31,16 @@ struct Setting {
   int version = kNcclVersion;
   bool symmetric = true;                   // GPUs can map each other's memory
   bool memory_of_nccl = false;             // the plan's
+  int ignoring_device = -1;                // of registrations
   std::array<int64_t, kRanks> plans = {};  // bytes of the plan of each rank; 0: none
 };
 
 void run_with(const Setting& setting, const Main& main) {
   cuda_host::reset_runtime({.seed = 3, .devices = kRanks});
-  nccl_double::reset({.version = setting.version, .symmetric = setting.symmetric, .seed = 3});
+  nccl_double::reset({.version = setting.version,
+                      .symmetric = setting.symmetric,
+                      .seed = 3,
+                      .ignoring_device = setting.ignoring_device});
   run_thread_ranks(kRanks, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> hosts) {
     use_gpu(hosts->rank());
     const auto world = make_nccl_communicator(hosts, 30, setting.options);
@@ -178,6 +182,27 @@ TEST(SymmetricMemory, IsRegisteredOtherwiseWhereItCannotBe) {
     EXPECT_EQ(nccl_double::registered().buffers, 4);
     EXPECT_EQ(nccl_double::registered().calls, 4);
   }
+}
+
+TEST(RegisteredMemory, IsNcclsOwnOrIgnored) {
+  Setting setting{.options = registering(false), .plans = {kPlan, kPlan}};
+  testing::internal::CaptureStderr();
+  run_with(setting, use_plan_memory);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("NCCL ignores the registration of memory with tp"));
+  EXPECT_EQ(nccl_double::registered().buffers, 0) << "memory of cudaMalloc";
+}
+
+TEST(RegisteredMemory, IsTheSameOnAllRanksOrAnError) {
+  const Setting setting{.options = registering(false),
+                        .memory_of_nccl = true,
+                        .ignoring_device = 1,
+                        .plans = {kPlan, kPlan}};
+  EXPECT_THAT([&] { run_with(setting, use_plan_memory); },
+              ThrowsMessage<CommError>(
+                  AllOf(HasSubstr("the memory of rank 0 of tp is registered, that of rank 1 is not "
+                                  "registered"),
+                        HasSubstr("expected the same on all ranks"))));
 }
 
 TEST(SymmetricMemory, PlansAreEqualIfAllTheirPlacesAre) {

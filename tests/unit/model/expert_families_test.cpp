@@ -97,6 +97,53 @@ TEST(ExpertFamilies, WhatMiniMaxsFilesSayAndNobodyComputesIsRefused) {
   }
 }
 
+TEST(ExpertFamilies, HunyuanListsNumbersOfEachLayerThatAreTheSame) {
+  const ModelConfig model = read_small("hunyuan_v1_moe", R"("num_experts": [4, 4, 4, 4, 4, 4],
+    "moe_topk": [2, 2, 2, 2, 2, 2], "num_shared_expert": [1, 1, 1, 1, 1, 1],
+    "moe_intermediate_size": [20, 20, 20, 20, 20, 20], "use_mixed_mlp_moe": true)");
+  EXPECT_EQ(model.moe.experts, 4);
+  EXPECT_EQ(model.moe.routing.topk, 2);
+  EXPECT_EQ(model.moe.shared_feed_forward, 20);
+  EXPECT_TRUE(model.qk_norm_after_rotary);
+  const Json written = Json::parse(write_hf_config(model));
+  EXPECT_EQ(written.at("moe_topk"), 2);
+  EXPECT_FALSE(written.contains("viaduct_fields")) << written;
+  const std::string two = R"("num_experts": 4, "moe_topk": 2, )";
+  for (const char* fields :
+       {R"("use_mixed_mlp_moe": false)", R"("norm_topk_prob": false)",
+        R"("group_limited_greedy": true)", R"("moe_drop_tokens": true)",
+        R"("moe_layer_num_skipped": 1)", R"("num_shared_expert": 2)",
+        R"("moe_intermediate_size": [20, 20, 20, 20, 20, 24])", R"("moe_intermediate_size": 24)"}) {
+    const std::string field = std::string(fields).substr(1, std::string(fields).find('"', 1) - 1);
+    EXPECT_THAT(refused("hunyuan_v1_moe", two + fields), HasSubstr(field)) << fields;
+  }
+  EXPECT_THAT(refused("hunyuan_v1_moe", R"("num_experts": 4, "moe_topk": 1)"),
+              HasSubstr("moe_topk 1 is not supported"));
+  EXPECT_THAT(refused("hunyuan_v1_moe", R"("num_experts": [4, 4, 4, 4, 4, 8], "moe_topk": 2)"),
+              HasSubstr("num_experts differs from layer to layer"));
+}
+
+TEST(ExpertFamilies, PhimoeHasSparseMixersMarginAndTheFactorOfItsRotation) {
+  const std::string lists = R"("rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 2],
+    "long_factor": [1, 2, 3, 4], "original_max_position_embeddings": 32, "short_mscale": 1.25,
+    "long_mscale": )";
+  const ModelConfig model = read_small("phimoe", lists + R"(1.25}, "lm_head_bias": true)");
+  EXPECT_EQ(model.rotary.attention_factor, 1.25);
+  EXPECT_EQ(model.moe.routing.margin, 0.02);
+  EXPECT_EQ(model.norm, NormKind::layer_norm);
+  EXPECT_TRUE(model.head_bias);
+  const Json written = Json::parse(write_hf_config(model));
+  EXPECT_EQ(written.at("router_jitter_noise"), 0.01);
+  EXPECT_EQ(written.at("rope_scaling").at("long_mscale"), 1.25);
+  EXPECT_FALSE(written.contains("viaduct_fields")) << written;
+  EXPECT_EQ(write_hf_config(read_hf_config(written.dump(), "again")), write_hf_config(model));
+  EXPECT_THAT(refused("phimoe", lists + "1.5}"), HasSubstr("short_mscale 1.25 and long_mscale"));
+  EXPECT_THAT(refused("phimoe", R"("num_experts_per_tok": 3)"), HasSubstr("num_experts_per_tok 3"));
+  EXPECT_THAT(refused("phimoe", R"("router_jitter_noise": 0)"), HasSubstr("router_jitter_noise 0"));
+  EXPECT_THAT(refused("phimoe", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0})"),
+              HasSubstr("rope_type linear is not supported in family phimoe"));
+}
+
 TEST(ExpertFamilies, GraniteRotatesInFilesOfBothVersions) {
   EXPECT_EQ(write_hf_config(read_small("granitemoe", R"("position_embedding_type": "rope")")),
             write_hf_config(read_small("granitemoe", "")));

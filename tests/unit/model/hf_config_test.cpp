@@ -141,7 +141,6 @@ TEST(HfConfig, FieldsOfBloomAndMptThatTheirCodeDoesNotComputeAreRefused) {
   EXPECT_EQ(refused("bloom", R"("slow_but_exact": false, "pretraining_tp": 4)"), "");
   EXPECT_EQ(refused("mpt", R"("attn_config": {"clip_qkv": null})"), "");
   for (const auto& [field, value] : {std::pair{"clip_qkv", "6"},
-                                     {"alibi", "false"},
                                      {"qk_ln", "true"},
                                      {"prefix_lm", "true"},
                                      {"alibi_bias_max", "16"},
@@ -397,7 +396,6 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"deepseek_v2", R"("kv_lora_rank": -1)"},
       {"gpt_neox", R"("rope_theta": 500.0)"},
       {"gpt_neox", R"("partial_rotary_factor": 1.0)"},
-      {"falcon", R"("alibi": true)"},
       {"falcon", R"("head_dim": 8)"},
       {"falcon", R"("hidden_dropout": 0.1)"},
       {"falcon", R"("parallel_attn": false, "new_decoder_architecture": true)"},

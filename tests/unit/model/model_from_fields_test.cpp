@@ -95,6 +95,8 @@ const std::map<std::string, std::string> kConfigs{
     {"helium", small("helium", 2, R"("head_dim": 16, "mlp_bias": true)")},
     {"hunyuan_v1_dense", small("hunyuan_v1_dense", 2, R"("head_dim": 20, "rope_scaling":
          {"type": "dynamic", "alpha": 1000.0, "factor": 1.0})")},
+    {"hunyuan_v1_moe", small("hunyuan_v1_moe", 2, R"("head_dim": 20, "num_experts": 5,
+         "moe_topk": 3, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0})")},
     {"kimi_k2",
      R"({"model_type": "kimi_k2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
         "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "q_lora_rank": null,
@@ -129,6 +131,8 @@ const std::map<std::string, std::string> kConfigs{
     {"phi", small("phi", 4, R"("partial_rotary_factor": 0.25, "resid_pdrop": 0.1)")},
     {"phi3", small("phi3", 4, R"("partial_rotary_factor": 0.75, "sliding_window": 16,
          "resid_pdrop": 0.1)")},
+    {"phimoe", small("phimoe", 4, R"("num_local_experts": 5, "router_jitter_noise": 0.25,
+         "lm_head_bias": true, "attention_bias": true, "sliding_window": 16)")},
     {"qwen2", small("qwen2", 4, R"("use_sliding_window": true, "sliding_window": 16,
          "max_window_layers": 2)")},
     {"qwen2_moe", small("qwen2_moe", 2, R"("num_experts": 6, "num_experts_per_tok": 2,
@@ -175,6 +179,8 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.chunks, model.chunks);
     EXPECT_EQ(again.positions, model.positions);
     EXPECT_EQ(again.linear_bias_exponent, model.linear_bias_exponent);
+    EXPECT_EQ(again.linear_bias_scaled, model.linear_bias_scaled);
+    EXPECT_EQ(again.moe.routing.margin, model.moe.routing.margin);
     EXPECT_EQ(again.embedding_norm, model.embedding_norm);
     EXPECT_EQ(again.qk_l2_norm, model.qk_l2_norm);
     EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);

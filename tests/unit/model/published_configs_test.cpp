@@ -36,6 +36,7 @@ const std::map<std::string, int64_t>& published() {
       {"GLM-4.5", 356'785'898'816},  // with its layer of multi-token prediction, as the next one
       {"GLM-4.5-Air", 109'227'310'848},
       {"Hunyuan-0.5B-Instruct", 539'010'048},
+      {"Hunyuan-A13B-Instruct", 80'393'183'232},
       {"Kimi-K2-Instruct", 1'026'408'232'448},
       {"Llama-2-13b-hf", 13'015'864'320},
       {"Llama-2-70b-hf", 68'976'648'192},
@@ -63,6 +64,8 @@ const std::map<std::string, int64_t>& published() {
       {"OLMoE-1B-7B-0924", 6'919'161'856},
       {"Olmo-3-1025-7B", 7'298'011'136},
       {"Phi-3-mini-4k-instruct", 3'821'079'552},
+      {"Phi-3.5-MoE-instruct", 41'873'153'344},
+      {"Phi-4-mini-instruct", 3'836'021'760},
       {"Qwen1.5-110B", 111'209'914'368},
       {"Qwen1.5-MoE-A2.7B", 14'315'784'192},
       {"Qwen2-72B", 72'706'203'648},
@@ -93,6 +96,7 @@ const std::map<std::string, int64_t>& published() {
       {"dots.llm1.inst", 142'774'381'696},
       {"falcon-40b", 41'303'293'952},
       {"falcon-7b", 6'921'720'704},
+      {"falcon-rw-1b", 1'311'625'216},
       {"flan-t5-base", 247'577'856},
       {"gemma-2-27b", 27'227'128'320},
       {"gemma-2-2b", 2'614'341'888},
@@ -263,6 +267,11 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_FALSE(read("vaultgemma-1b").output_norms);
   EXPECT_TRUE(read("Hunyuan-0.5B-Instruct").qk_norm_after_rotary);
   EXPECT_EQ(read("Hunyuan-0.5B-Instruct").rotary.alpha, 1000);
+  EXPECT_EQ(read("Hunyuan-A13B-Instruct").moe.routing.topk, 8);
+  EXPECT_EQ(read("Hunyuan-A13B-Instruct").moe.shared_feed_forward, 3072);
+  EXPECT_EQ(read("Phi-3.5-MoE-instruct").moe.routing.margin, 0.02);
+  EXPECT_EQ(read("Phi-4-mini-instruct").rotary.width, 96);
+  EXPECT_TRUE(read("falcon-rw-1b").linear_bias_scaled);
   EXPECT_EQ(read("Mistral-Small-24B-Base-2501").head_dim, 128);
   EXPECT_EQ(read("Ministral-3-8B-Base-2512").temperature, (AttentionTemperature{0.1, 16384}));
   EXPECT_EQ(read("gemma-3-4b-it").family, "gemma3_text");

@@ -30,7 +30,7 @@ constexpr int64_t kTokens = 70, kExperts = 12;
 
 std::vector<RoutingRule> rules() {
   RoutingRule pre, one, sigmoid, sigmoid_one, groups, softplus, plain, best_group, likely,
-      likely_pre;
+      likely_pre, near;
   pre.pre_softmax = true, pre.topk = 3, pre.scaling = 2.5;
   one.pre_softmax = true, one.topk = 1;
   sigmoid.score = ScoreFunction::sigmoid, sigmoid.topk = 4, sigmoid.scaling = 1.5;
@@ -41,8 +41,9 @@ std::vector<RoutingRule> rules() {
   best_group = pre, best_group.groups = 6, best_group.group_topk = 2, best_group.group_best = 1;
   likely.choose_probabilities = true, likely.topk = 3;
   likely_pre = pre, likely_pre.choose_probabilities = true;
+  near.margin = 0.9, near.topk = 3, near.scaling = 1.5;
   return {{},       pre,   one,        sigmoid, sigmoid_one, groups,
-          softplus, plain, best_group, likely,  likely_pre};
+          softplus, plain, best_group, likely,  likely_pre,  near};
 }
 
 struct Routed {
@@ -294,6 +295,27 @@ TEST(Routing, AGroupCountsAsMuchAsItsBestScores) {
   // Sums of logits are 3 and 4; sums of the softmax, which the first expert dominates, have the
   // other order.
   EXPECT_THAT(chosen(softmax, {5, -2, 2, 2}), ElementsAre(0, 1));
+}
+
+/// Of a choice's softmax those are part that the margin has near it and that were not chosen.
+TEST(Routing, AChoiceIsComparedWithExpertsNearItAlone) {
+  RoutingRule rule;
+  rule.margin = 0.5;
+  const Tensor logits = host_tensor(DType::f64, {1, 5});
+  const auto weights = [&](const std::vector<double>& values_of_logits) {
+    set_values(logits, values_of_logits);
+    return values(reference_route(rule, logits).probabilities);
+  };
+  // 4: near are 4, 3 and 2 (half of it); then 3: near are 3, 2 and 1.9.
+  const std::vector<double> near = weights({2, 4, 1.9, 3, -3.5});
+  EXPECT_NEAR(near[0], 1 / (1 + std::exp(-1.0) + std::exp(-2.0)), 1e-12);
+  EXPECT_NEAR(near[1], 1 / (1 + std::exp(-1.0) + std::exp(-1.1)), 1e-12);
+  // Below 0 the other logit's size counts: −3 is 2/3 of its size away from −1, −1.5 a third.
+  const std::vector<double> below = weights({-1, -1.5, -3, -90, -90});
+  EXPECT_NEAR(below[0], 1 / (1 + std::exp(-0.5)), 1e-12);
+  EXPECT_NEAR(below[1], 1 / (1 + std::exp(-1.5)), 1e-12);
+  // Nothing is near: the weight is 1, and no gradient passes.
+  EXPECT_THAT(weights({9, 1, 0.1, 0, 0}), ElementsAre(1, 1));
 }
 
 TEST(Routing, ADocumentCountsItsOwnChoices) {

@@ -42,7 +42,7 @@ TEST(Score, EveryRowIsPredictedOrListedWithItsReason) {
             "again,x,H100-SXM,8.0,mpt-125m,bf16,64,8,2048,1,1,200000,,,\n"
             "no-model,x,H100-SXM,8,mpt-125,bf16,64,8,2048,1,1,1,,,\n"
             "no-gpu,x,H100-SXN,8,mpt-125m,bf16,64,8,2048,1,1,1,,,\n"
-            "no-kernels,x,RTX4090,8,mpt-125m,bf16,64,8,2048,1,1,1,,,\n"
+            "no-kernels,x,MI300X,8,mpt-125m,bf16,64,8,2048,1,1,1,,,\n"
             "no-layout,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,,,1,,,\n"
             "no-speed,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,1,1,,,,\n"
             "bad-number,x,H100-SXM,8,mpt-125m,bf16,-4,8,2048,1,1,1,,,\n"

@@ -90,6 +90,8 @@ TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
            {"model.cuda_graph_modules=[attn,mlp]", "model.parallel_block=true"},
            kExperts,
            kExperts + Overrides{"model.cuda_graph_modules=[moe]"},
+           kExperts + Overrides{"model.moe_layer_freq=1", "model.parallel_block=true",
+                                "model.cuda_graph_modules=[attn]"},
            kTwoExpertRanks + Overrides{"model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
            kTwoExpertRanks + kPadded})
     EXPECT_EQ(refusal(kLayers + more), "");

@@ -39,6 +39,8 @@ const Variables kTorchrun{{"RANK", "1"},
 
 TEST(Launch, TorchrunDecidesTheRanksToo) {
   EXPECT_EQ(launch_defaults(launch(kTorchrun)).ranks, 4);
+  EXPECT_FALSE(launch_defaults(launch(kTorchrun)).in_one_process);
+  EXPECT_TRUE(launch_defaults(launch({})).in_one_process);
   DistConfig config;
   config.ranks = 4;
   config.device = DeviceKind::cuda;

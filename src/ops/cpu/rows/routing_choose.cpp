@@ -144,6 +144,37 @@ void choose_experts(const RoutingRule& rule, const float* logits, const float* b
   best_of(experts, rule.topk, value, may, chosen);
 }
 
+/// Calls visit(e, exp(x_e − m)) for the experts that choice j of a token, with the logit m, is
+/// compared with where the rule has a margin, itself included; returns the sum of these.
+template <class Visit>
+float for_near(const RoutingRule& rule, const float* logits, int64_t experts, const int32_t* chosen,
+               int64_t j, const Visit& visit) {
+  const float m = logits[chosen[j]], margin = static_cast<float>(rule.margin);
+  float sum = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    const float x = logits[e];
+    if ((m - x) / std::max(std::abs(x), m) > margin) continue;
+    if (std::find(chosen, chosen + j, static_cast<int32_t>(e)) != chosen + j) continue;
+    const float part = std::exp(x - m);
+    sum += part;
+    visit(e, part);
+  }
+  return sum;
+}
+
+/// The gradient through the probabilities of a rule with a margin.
+void near_backward(const RoutingRule& rule, const float* logits, const int32_t* chosen,
+                   const float* d, int64_t experts, float* out) {
+  std::fill_n(out, experts, 0.0f);
+  for (int64_t j = 0; j < rule.topk; ++j) {
+    const float p = 1 / for_near(rule, logits, experts, chosen, j, [](int64_t, float) {});
+    const float g = static_cast<float>(rule.scaling) * d[j] * p;
+    for_near(rule, logits, experts, chosen, j,
+             [&](int64_t e, float part) { out[e] -= g * p * part; });
+    out[chosen[j]] += g;
+  }
+}
+
 void route_row(const RouteArgs& args, int64_t t) {
   const RoutingRule& rule = args.rule;
   const int64_t experts = args.logits.dim(1), k = rule.topk;
@@ -152,7 +183,11 @@ void route_row(const RouteArgs& args, int64_t t) {
   int32_t* chosen = args.choice.data<int32_t>() + t * k;
   choose_experts(rule, logits, args.bias ? args.bias.data<float>() : nullptr, experts, chosen);
   float sum = 0;
-  if (rule.score != ScoreFunction::softmax) {
+  if (rule.margin > 0) {
+    for (int64_t j = 0; j < k; ++j)
+      p[j] = 1 / for_near(rule, logits, experts, chosen, j, [](int64_t, float) {});
+    sum = 1;
+  } else if (rule.score != ScoreFunction::softmax) {
     for (int64_t j = 0; j < k; ++j) sum += p[j] = score(rule.score, logits[chosen[j]]);
     sum = normalizes(rule) ? sum + 1e-20f : 1;
   } else if (rule.pre_softmax) {
@@ -272,7 +307,9 @@ void backward_row(const RouteBackwardArgs& args, int64_t t, float* row) {
   const float* logits = args.logits.data<float>() + t * experts;
   const int32_t* chosen = args.choice.data<int32_t>() + t * k;
   const float* d = args.d_probabilities.data<float>() + t * k;
-  if (rule.score == ScoreFunction::softmax && rule.pre_softmax) {
+  if (rule.margin > 0) {
+    near_backward(rule, logits, chosen, d, experts, row);
+  } else if (rule.score == ScoreFunction::softmax && rule.pre_softmax) {
     const auto g = [&](int64_t e) {
       const int32_t* found = std::find(chosen, chosen + k, static_cast<int32_t>(e));
       return found == chosen + k ? 0.0f : static_cast<float>(rule.scaling) * d[found - chosen];

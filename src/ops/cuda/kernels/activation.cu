@@ -145,4 +145,6 @@ void activation_backward(const ActivationRows& args, Stream stream) {
          grid_for_elements(args.rows, args.width, wide ? 8 : 1, kThreads), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(activation)
+
 }  // namespace viaduct::cuda

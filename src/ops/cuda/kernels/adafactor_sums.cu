@@ -136,4 +136,6 @@ void adafactor_moments(const AdafactorMoments& args, Stream stream) {
          args);
 }
 
+VIADUCT_KERNEL_FILE(adafactor_sums)
+
 }  // namespace viaduct::cuda

@@ -122,4 +122,6 @@ void adafactor_update(const AdafactorUpdate& args, Stream stream) {
          args);
 }
 
+VIADUCT_KERNEL_FILE(adafactor_update)
+
 }  // namespace viaduct::cuda

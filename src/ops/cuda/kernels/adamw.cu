@@ -52,4 +52,6 @@ void adamw(AdamWList& args, Stream stream) {
          Grid(number_blocks(args, kElementsPerBlock)), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(adamw)
+
 }  // namespace viaduct::cuda

@@ -69,4 +69,6 @@ void adamw_coded(CodedAdamWList& args, Stream stream) {
          Grid(number_blocks(args, kElementsPerBlock)), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(adamw_coded)
+
 }  // namespace viaduct::cuda

@@ -74,6 +74,14 @@ struct HeadWidths {
 inline constexpr HeadWidths kHeadWidths[] = {
     {64, 64, 1}, {128, 128, 1}, {192, 128, 1}, {256, 256, 2}};
 
+/// Shared memory of a block that all GPUs with kernels have: that of sm_89 and sm_120.
+inline constexpr int kLeastBlockMemory = 99 * 1024;
+/// Heads of q and k in the widest kernels whose blocks have as little.
+inline constexpr int kSmallForward = 192;
+inline constexpr int small_backward(bool fp32) {
+  return fp32 ? 64 : 192;
+}
+
 /// Null if no kernel supports such heads.
 inline constexpr const HeadWidths* head_widths_for(int64_t width, int64_t value_width) {
   for (const HeadWidths& has : kHeadWidths)

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
   using Memory = KeysMemory<T, kD, kDv>;
   using Shape = TileShape<T, kD>;
   using Element = TileElement<T>;
-  static_assert(sizeof(Memory) <= kSharedLimit);
+  static_assert(sizeof(Memory) <= kBackwardLimit<T, kD>);
   constexpr int kThreads = Shape::kThreads, kRows = Memory::kRows;
   constexpr int kColumns = kD / kParts, kValueColumns = kDv / kParts;
   const AttentionProblemView& p = args.problem;
@@ -120,5 +120,7 @@ void attention_backward_keys(const AttentionBackwardView& args, Stream stream) {
            Block(Shape::kThreads, sizeof(KeysMemory<T, kD, kDv>)), stream, args);
   });
 }
+
+VIADUCT_KERNEL_FILE(attention_backward_keys)
 
 }  // namespace viaduct::cuda

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     backward_queries_kernel(AttentionBackwardView args) {
   using Memory = QueriesMemory<T, kD, kDv>;
   using Shape = TileShape<T, kD>;
-  static_assert(sizeof(Memory) <= kSharedLimit);
+  static_assert(sizeof(Memory) <= kBackwardLimit<T, kD>);
   constexpr int kThreads = Shape::kThreads, kKeys = Shape::kOther;
   const AttentionProblemView& p = args.problem;
   auto& memory = *dynamic_shared<Memory>();
@@ -101,5 +101,7 @@ void attention_backward_queries(const AttentionBackwardView& args, Stream stream
            stream, args);
   });
 }
+
+VIADUCT_KERNEL_FILE(attention_backward_queries)
 
 }  // namespace viaduct::cuda

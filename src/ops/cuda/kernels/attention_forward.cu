@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
   using Memory = ForwardMemory<T, kD, kDv>;
   using Shape = TileShape<T, kD>;
   using Element = TileElement<T>;
-  static_assert(sizeof(Memory) <= kSharedLimit);
+  static_assert(sizeof(Memory) <= kForwardLimit<kD>);
   constexpr int kThreads = Shape::kThreads, kKeys = Shape::kOther;
   const AttentionProblemView& p = args.problem;
   auto& memory = *dynamic_shared<Memory>();
@@ -202,5 +202,7 @@ void attention_forward(const AttentionForwardView& args, Stream stream) {
            Block(Shape::kThreads, sizeof(ForwardMemory<T, kD, kDv>)), stream, args);
   });
 }
+
+VIADUCT_KERNEL_FILE(attention_forward)
 
 }  // namespace viaduct::cuda

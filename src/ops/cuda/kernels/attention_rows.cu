@@ -190,4 +190,6 @@ void sum_heads(const SharedHeads& args, Stream stream) {
          args);
 }
 
+VIADUCT_KERNEL_FILE(attention_rows)
+
 }  // namespace viaduct::cuda

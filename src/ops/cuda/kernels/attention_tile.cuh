@@ -253,8 +253,16 @@ struct TileShape {
   static constexpr int kOwn = kWarps * 16;
   static constexpr int kOther = kD <= 64 ? (kFp32 ? 32 : 64) : kFp32 ? 16 : 32;
 };
-/// Shared memory that a block may have on sm_80.
+/// Shared memory that a block may have on sm_80, for kernels that do not run everywhere.
 inline constexpr size_t kSharedLimit = 163 * 1024;
+/// The same for heads of up to kD elements.
+template <int kD>
+inline constexpr size_t kForwardLimit =
+    kD <= kSmallForward ? size_t{kLeastBlockMemory} : kSharedLimit;
+template <class T, int kD>
+inline constexpr size_t kBackwardLimit = kD <= small_backward(sizeof(T) == 4)
+                                             ? size_t{kLeastBlockMemory}
+                                             : kSharedLimit;
 
 /// Calls f(element, Count<kD>, Count<kDv>) for the kernel that a problem runs in.
 template <class F>

@@ -198,4 +198,6 @@ void gradient_norm(const NormScalars& args, Stream stream) {
   launch("gradient_norm", gradient_norm_kernel, Grid(1), 1, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(binned_sum)
+
 }  // namespace viaduct::cuda

@@ -58,4 +58,6 @@ void add_parts(const PartSums& args, Stream stream) {
          stream, args);
 }
 
+VIADUCT_KERNEL_FILE(column_sums)
+
 }  // namespace viaduct::cuda

@@ -147,4 +147,6 @@ void lse_join(const double* shares, const double* largest, double* lse, int64_t 
          shares, largest, lse, count);
 }
 
+VIADUCT_KERNEL_FILE(cross_entropy)
+
 }  // namespace viaduct::cuda

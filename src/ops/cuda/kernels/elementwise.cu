@@ -84,4 +84,6 @@ void sum_rows(const SumOfRows& args, Stream stream) {
          grid_for_elements(1, args.width, wide ? 8 : 1, kThreads), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(elementwise)
+
 }  // namespace viaduct::cuda

@@ -105,4 +105,6 @@ void embedding_backward(const EmbeddingGradientRows& args, Stream stream) {
          Grid(args.tokens), kGradientThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(embedding)
+
 }  // namespace viaduct::cuda

@@ -45,4 +45,6 @@ void expand(const ExpandedRows& args, Stream stream) {
          args);
 }
 
+VIADUCT_KERNEL_FILE(expand)
+
 }  // namespace viaduct::cuda

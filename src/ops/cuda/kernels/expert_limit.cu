@@ -100,4 +100,6 @@ void limit_experts(const ExpertLimit& args, Stream stream) {
   launch("limit_experts", limit_experts_kernel, Grid(args.choices.experts), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(expert_limit)
+
 }  // namespace viaduct::cuda

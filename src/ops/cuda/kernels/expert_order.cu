@@ -137,4 +137,6 @@ void arrival_order(const ArrivalOrder& args, Stream stream) {
          args);
 }
 
+VIADUCT_KERNEL_FILE(expert_order)
+
 }  // namespace viaduct::cuda

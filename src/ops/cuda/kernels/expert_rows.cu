@@ -178,4 +178,6 @@ void expert_bias_backward(const ExpertBiasGradient& args, Stream stream) {
          kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(expert_rows)
+
 }  // namespace viaduct::cuda

@@ -140,4 +140,6 @@ void grouped_code_warpgroups(const CodedProduct& args, Stream stream) {
   args.a.e5m2 ? launch_elements<E5m2>(args, stream) : launch_elements<E4m3>(args, stream);
 }
 
+VIADUCT_KERNEL_FILE(grouped_code_warpgroups)
+
 }  // namespace viaduct::cuda

@@ -126,4 +126,6 @@ void grouped_codes(const CodedProduct& args, Stream stream) {
   });
 }
 
+VIADUCT_KERNEL_FILE(grouped_codes)
+
 }  // namespace viaduct::cuda

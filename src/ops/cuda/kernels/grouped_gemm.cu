@@ -145,4 +145,6 @@ void grouped_gemm(const GroupedProduct& args, Stream stream) {
   });
 }
 
+VIADUCT_KERNEL_FILE(grouped_gemm)
+
 }  // namespace viaduct::cuda

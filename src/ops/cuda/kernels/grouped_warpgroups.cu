@@ -83,4 +83,6 @@ void grouped_warpgroups(const GroupedProduct& args, Stream stream) {
   });
 }
 
+VIADUCT_KERNEL_FILE(grouped_warpgroups)
+
 }  // namespace viaduct::cuda

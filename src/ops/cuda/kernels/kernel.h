@@ -51,8 +51,14 @@ __device__ T* dynamic_shared() {
 struct Block {
   unsigned threads;
   size_t shared_bytes;
+#if defined(__CUDACC__)
   Block(int64_t threads, size_t shared_bytes = 0)
       : threads(static_cast<unsigned>(threads)), shared_bytes(shared_bytes) {}
+#else
+  const char* file;  // of the launch, whose kernels are loaded together
+  Block(int64_t threads, size_t shared_bytes = 0, const char* file = __builtin_FILE())
+      : threads(static_cast<unsigned>(threads)), shared_bytes(shared_bytes), file(file) {}
+#endif
 };
 
 struct Grid {
@@ -80,15 +86,35 @@ void launch(const char* name, void (*kernel)(Parameters...), Grid grid, Block bl
   if (error != cudaSuccess) launch_failed(name, cudaGetErrorString(error));
 #else
   try {
-    ::cuda_host::enqueue(stream, name, [=] {
+    const auto run = [=] {
       ::cuda_host::emulator().launch({grid.x, grid.y}, block.threads, block.shared_bytes,
                                      [&] { kernel(Parameters(args)...); });
-    });
+    };
+    ::cuda_host::enqueue(stream, name, run, block.file);
   } catch (const ::cuda_host::Error& error) {
     launch_failed(name, error.what());
   }
 #endif
 }
+
+/// Ends a kernel file: `kernels_of_NAME()` stands for its kernels where they are loaded
+/// (launch/load_kernels.h).
+#if defined(__CUDACC__)
+#define VIADUCT_KERNEL_FILE(name)                       \
+  namespace {                                           \
+  __global__ void name##_file() {}                      \
+  }                                                     \
+  const void* kernels_of_##name();                      \
+  const void* kernels_of_##name() {                     \
+    return reinterpret_cast<const void*>(&name##_file); \
+  }
+#else
+#define VIADUCT_KERNEL_FILE(name)   \
+  const void* kernels_of_##name();  \
+  const void* kernels_of_##name() { \
+    return __builtin_FILE();        \
+  }
+#endif
 
 /// Blocks of `each` that cover `count`.
 inline int64_t blocks_for(int64_t count, int64_t each) {

@@ -73,4 +73,6 @@ void move_load_bias(const LoadBias& args, Stream stream) {
          kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(load_bias)
+
 }  // namespace viaduct::cuda

@@ -116,4 +116,6 @@ void quantile_bias(const QuantileBias& args, Stream stream) {
   launch("center_bias", center_bias_kernel, Grid(1), kRouterThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(load_quantile)
+
 }  // namespace viaduct::cuda

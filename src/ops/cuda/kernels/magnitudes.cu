@@ -127,4 +127,6 @@ void choose_amax(const AmaxHistory& args, Stream stream) {
          kRowThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(magnitudes)
+
 }  // namespace viaduct::cuda

@@ -84,4 +84,6 @@ void momentum(MomentumList& args, Stream stream) {
          Grid(number_blocks(args, kElementsPerBlock)), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(momentum)
+
 }  // namespace viaduct::cuda

@@ -92,4 +92,6 @@ void muon_update(const MuonUpdate& args, Stream stream) {
          grid_of(args.elements, wide), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(muon)
+
 }  // namespace viaduct::cuda

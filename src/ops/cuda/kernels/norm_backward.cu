@@ -91,4 +91,6 @@ void norm_backward(const NormBackwardRows& args, Stream stream) {
   add_parts({args.partial, args.d_weight, args.d_bias, true, args.parts, args.width}, stream);
 }
 
+VIADUCT_KERNEL_FILE(norm_backward)
+
 }  // namespace viaduct::cuda

@@ -148,4 +148,6 @@ void norm_forward(const NormForwardRows& args, Stream stream) {
   });
 }
 
+VIADUCT_KERNEL_FILE(norm_forward)
+
 }  // namespace viaduct::cuda

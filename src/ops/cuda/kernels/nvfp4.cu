@@ -217,4 +217,6 @@ void quantize_nvfp4(const Nvfp4Rows& args, Stream stream) {
          Grid(across > 0 ? across : 1, down > 0 ? down : 1), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(nvfp4)
+
 }  // namespace viaduct::cuda

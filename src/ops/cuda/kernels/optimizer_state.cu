@@ -69,4 +69,6 @@ void store_state(const StateRun& run, const float* in, Stream stream) {
          Grid(blocks_for(run.elements, kElementsPerBlock)), kThreads, stream, run, in);
 }
 
+VIADUCT_KERNEL_FILE(optimizer_state)
+
 }  // namespace viaduct::cuda

@@ -99,4 +99,6 @@ void product_factor(const float* a, const float* b, float beta, float* out, Stre
   launch("product_factor", product_factor_kernel, Grid(1), 1, stream, a, b, beta, out);
 }
 
+VIADUCT_KERNEL_FILE(product_operands)
+
 }  // namespace viaduct::cuda

@@ -188,4 +188,6 @@ void quantization_error(const MeasuredRows& args, Stream stream) {
   launch("join_errors", join_errors_kernel, Grid(of.count), kWarpLanes, stream, args, parts);
 }
 
+VIADUCT_KERNEL_FILE(quantization_error)
+
 }  // namespace viaduct::cuda

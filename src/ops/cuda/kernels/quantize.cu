@@ -95,4 +95,6 @@ void quantize(const QuantizedRows& args, Stream stream) {
          Grid(grid.x > 0 ? grid.x : 1), kThreads, stream, args, groups);
 }
 
+VIADUCT_KERNEL_FILE(quantize)
+
 }  // namespace viaduct::cuda

@@ -92,4 +92,6 @@ void random_normal(const NormalRows& args, Stream stream) {
          grid_for_elements(args.rows, args.width, 1, kThreads), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(random_normal)
+
 }  // namespace viaduct::cuda

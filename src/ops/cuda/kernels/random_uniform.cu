@@ -77,4 +77,6 @@ void uniform_rows(const UniformRows& args, Stream stream) {
          grid_for_elements(args.rows, args.width, wide ? 8 : 1, kThreads), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(random_uniform)
+
 }  // namespace viaduct::cuda

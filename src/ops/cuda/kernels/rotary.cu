@@ -47,4 +47,6 @@ void rotary(const RotaryRows& args, Stream stream) {
          stream, args);
 }
 
+VIADUCT_KERNEL_FILE(rotary)
+
 }  // namespace viaduct::cuda

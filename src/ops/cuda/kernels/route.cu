@@ -91,6 +91,13 @@ __global__ void __launch_bounds__(kRouterThreads, 4) route_kernel(RoutedRows arg
   float* const p = args.probabilities + token * rule.topk;
   int32_t* const chosen = args.choice + token * rule.topk;
   choose_experts<kGroups>(args, logits, chosen);
+  if (rule.margin > 0) {
+    for (int64_t j = 0; j < rule.topk; ++j) {
+      const float near = near_probability(rule, logits, args.experts, chosen, j);
+      if (lane_of_thread() == 0) p[j] = rule.scaling * near;
+    }
+    return;
+  }
   const bool softmax = rule.score == RouterScore::softmax;
   const float shift = !softmax           ? 0
                       : rule.pre_softmax ? log_sum_exp(logits, args.experts)
@@ -112,5 +119,7 @@ void route(const RoutedRows& args, Stream stream) {
   launch("route", args.rule.groups > 0 ? route_kernel<true> : route_kernel<false>,
          Grid(blocks_for(args.tokens, kRouterWarps)), kRouterThreads, stream, args);
 }
+
+VIADUCT_KERNEL_FILE(route)
 
 }  // namespace viaduct::cuda

@@ -50,6 +50,43 @@ struct ChosenGradient {
   }
 };
 
+/// Of each choice of a block's tokens: its logit and its probability. Lanes read them while others
+/// write gradients in the place of logits.
+struct NearChoices {
+  float logit[kRouterWarps][kMostNearChoices], probability[kRouterWarps][kMostNearChoices];
+};
+
+/// The gradient through the probabilities of a rule with a margin.
+struct NearGradient {
+  const RouterRule& rule;
+  const float *logits, *d;
+  const int32_t* chosen;
+  const float *logit, *probability;
+
+  __device__ NearGradient(const RoutedGradients& args, const float* x, const float* d_of_token,
+                          const int32_t* choice, int64_t experts)
+      : rule(args.rule), logits(x), d(d_of_token), chosen(choice) {
+    auto& choices = shared<NearChoices>();
+    const auto warp = threadIdx.x / kWarpLanes;
+    for (int64_t j = 0; j < rule.topk; ++j) {
+      const float p = near_probability(rule, logits, experts, chosen, j);
+      if (lane_of_thread() == 0)
+        choices.logit[warp][j] = logits[chosen[j]], choices.probability[warp][j] = p;
+    }
+    logit = choices.logit[warp], probability = choices.probability[warp];
+  }
+  __device__ float of(int64_t e) const {
+    float gradient = 0;
+    const float x = logits[e];
+    for (int64_t j = 0; j < rule.topk; ++j) {
+      const float p = probability[j], g = rule.scaling * d[j] * p;
+      if (is_near(rule.margin, logit[j], x)) gradient -= g * p * expf(x - logit[j]);
+      if (chosen[j] == e) return gradient + g;  // later choices are not compared with it
+    }
+    return gradient;
+  }
+};
+
 /// The gradient of Σ g(e) · balanced(e) for the counts of a balancing loss.
 struct BalanceGradient {
   Balanced balanced;
@@ -71,13 +108,13 @@ struct BalanceGradient {
   }
 };
 
-template <bool kBalance>
+template <bool kBalance, class Through>
 __global__ void __launch_bounds__(kRouterThreads) route_backward_kernel(RoutedGradients args) {
   const int64_t token = token_of_warp(), experts = args.experts, k = args.rule.topk;
   if (token >= args.tokens) return;  // the whole warp
   const float* const logits = args.logits + token * experts;
-  const ChosenGradient through(args, logits, args.d_probabilities + token * k,
-                               args.choice + token * k, experts);
+  const Through through(args, logits, args.d_probabilities + token * k, args.choice + token * k,
+                        experts);
   const bool scored = !is_padding(args.token_index, token);
   const float shift = args.z_factor != 0 ? log_sum_exp(logits, experts) : 0;
   const float z = scored && args.z_factor != 0
@@ -162,9 +199,14 @@ __global__ void __launch_bounds__(kRouterThreads) count_choices_kernel(ChoiceCou
 }  // namespace
 
 void route_backward(const RoutedGradients& args, Stream stream) {
-  launch("route_backward",
-         args.balance_factor != 0 ? route_backward_kernel<true> : route_backward_kernel<false>,
-         Grid(blocks_for(args.tokens, kRouterWarps)), kRouterThreads, stream, args);
+  const bool balance = args.balance_factor != 0;
+  auto* kernel = balance ? route_backward_kernel<true, ChosenGradient>
+                         : route_backward_kernel<false, ChosenGradient>;
+  if (args.rule.margin > 0)
+    kernel = balance ? route_backward_kernel<true, NearGradient>
+                     : route_backward_kernel<false, NearGradient>;
+  launch("route_backward", kernel, Grid(blocks_for(args.tokens, kRouterWarps)), kRouterThreads,
+         stream, args);
 }
 
 void router_loss(const RouterLosses& args, Stream stream) {
@@ -179,5 +221,7 @@ void count_choices(const ChoiceCounts& args, Stream stream) {
   launch("count_choices", count_choices_kernel,
          grid_for_elements(1, args.choices, 1, kRouterThreads), kRouterThreads, stream, args);
 }
+
+VIADUCT_KERNEL_FILE(route_backward)
 
 }  // namespace viaduct::cuda

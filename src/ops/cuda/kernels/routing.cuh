@@ -61,6 +61,30 @@ __device__ inline float log_sum_exp(const float* x, int64_t count) {
   return most + logf(sum_over<float>(count, [&](int64_t e) { return expf(x[e] - most); }));
 }
 
+/// Of a rule with a margin: whether an expert with logit x is compared with a choice of logit m.
+__device__ inline bool is_near(float margin, float m, float x) {
+  const float size = fabsf(x);
+  return !((m - x) / (size < m ? m : size) > margin);
+}
+
+/// The part of the softmax's sum that expert `e` has for choice j: 0 where it was chosen before or
+/// is not near.
+__device__ inline float near_part(const RouterRule& rule, const float* logits,
+                                  const int32_t* chosen, int64_t j, int64_t e, float m) {
+  if (!is_near(rule.margin, m, logits[e])) return 0;
+  for (int64_t i = 0; i < j; ++i)
+    if (chosen[i] == e) return 0;
+  return expf(logits[e] - m);
+}
+
+/// 1 / Σ of those parts, the probability of choice j, for all lanes.
+__device__ inline float near_probability(const RouterRule& rule, const float* logits,
+                                         int64_t experts, const int32_t* chosen, int64_t j) {
+  const float m = logits[chosen[j]];
+  return 1 / sum_over<float>(experts,
+                             [&](int64_t e) { return near_part(rule, logits, chosen, j, e, m); });
+}
+
 /// A score and its expert; number −1: none.
 struct Candidate {
   float value;

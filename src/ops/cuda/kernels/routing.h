@@ -13,7 +13,10 @@ struct RouterRule {
   bool pre_softmax, normalize, choose_logits, choose_probabilities;
   int64_t topk, groups, group_topk, best_of_group;
   float scaling;
+  float margin;  // 0: none
 };
+/// Maximum experts of a token of a rule with a margin.
+inline constexpr int kMostNearChoices = 64;
 /// Maximum groups that kernels support.
 inline constexpr int kMostGroups = 256;
 

@@ -113,4 +113,6 @@ void score_bias_backward(const ScoreBiasSums& args, Stream stream) {
          kSumThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(score_bias)
+
 }  // namespace viaduct::cuda

@@ -129,4 +129,6 @@ void score_product(const ScoreProductView& args, Stream stream) {
          Grid(blocks, int64_t{p.kv_heads} * (by_keys ? 1 : p.group)), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(score_product)
+
 }  // namespace viaduct::cuda

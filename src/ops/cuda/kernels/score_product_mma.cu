@@ -74,7 +74,7 @@ template <class T, int kD>
 __global__ void __launch_bounds__(TileShape<T, kD>::kThreads) scores_kernel(ScoreProductView args) {
   using Shape = TileShape<T, kD>;
   constexpr int kThreads = Shape::kThreads, kKeys = Shape::kOther;
-  static_assert(sizeof(ScoresMemory<T, kD>) <= kSharedLimit);
+  static_assert(sizeof(ScoresMemory<T, kD>) <= kLeastBlockMemory);
   const AttentionProblemView& p = args.problem;
   auto& memory = *dynamic_shared<ScoresMemory<T, kD>>();
   AttentionBlock block;
@@ -246,5 +246,7 @@ void score_product_mma(const ScoreProductView& args, Stream stream) {
   const Format format = args.form == ScoreForm::keys ? args.query_format : args.key_format;
   format == Format::bf16 ? launch_width<Bf16>(args, stream) : launch_width<F16>(args, stream);
 }
+
+VIADUCT_KERNEL_FILE(score_product_mma)
 
 }  // namespace viaduct::cuda

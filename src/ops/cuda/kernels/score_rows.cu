@@ -116,4 +116,6 @@ void score_dropout(const ScoreDropoutView& args, Stream stream) {
   });
 }
 
+VIADUCT_KERNEL_FILE(score_rows)
+
 }  // namespace viaduct::cuda

@@ -70,4 +70,6 @@ void sinkhorn(const Sinkhorn& args, Stream stream) {
   launch("sinkhorn", sinkhorn_kernel, Grid(1), kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(sinkhorn)
+
 }  // namespace viaduct::cuda

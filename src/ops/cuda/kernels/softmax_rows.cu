@@ -102,4 +102,6 @@ void softmax_loss_backward(const SoftmaxLossRows& args, Stream stream) {
          grid_for_elements(args.rows, args.width, 1, kRowThreads), kRowThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(softmax_rows)
+
 }  // namespace viaduct::cuda

@@ -131,4 +131,6 @@ const TokenOfRow* sort_tokens(const TokenSort& args, Stream stream) {
   return from;
 }
 
+VIADUCT_KERNEL_FILE(sort_tokens)
+
 }  // namespace viaduct::cuda

@@ -95,4 +95,6 @@ void square_codes(const SquarePart& args, Stream stream) {
          kRowThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(square_codes)
+
 }  // namespace viaduct::cuda

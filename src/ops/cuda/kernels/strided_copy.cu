@@ -70,4 +70,6 @@ void strided_copy(const StridedCopy& args, Stream stream) {
          kThreads, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(strided_copy)
+
 }  // namespace viaduct::cuda

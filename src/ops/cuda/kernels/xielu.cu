@@ -115,4 +115,6 @@ void xielu_backward(const XieluGradients& args, Stream stream) {
     launch("xielu_sums", xielu_sums_kernel, Grid(1), kWarpLanes, stream, args);
 }
 
+VIADUCT_KERNEL_FILE(xielu)
+
 }  // namespace viaduct::cuda

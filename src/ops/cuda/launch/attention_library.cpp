@@ -1,5 +1,6 @@
 #include "ops/cuda/launch/attention_library.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -31,6 +32,28 @@ AttentionLibrary::~AttentionLibrary() = default;
 
 int64_t AttentionLibrary::kinds() const {
   return static_cast<int64_t>(impl_->plans.size());
+}
+
+void AttentionLibrary::prepare(const LibraryAttention& kind, ScratchPlaces memory, Stream stream) {
+  constexpr int64_t kBytes = 2;  // of an element of heads
+  const int64_t queries = kind.documents * kind.queries, keys = kind.documents * kind.keys;
+  const auto bytes = [&](int64_t tokens, int64_t stride) { return tokens * stride * kBytes; };
+  AttentionMemory places;
+  places.workspace = memory.take(library_workspace(kind));
+  // What is only read may be the same memory.
+  places.q = places.k = places.v = places.d_out =
+      memory.take(std::max({bytes(queries, kind.q.token), bytes(keys, kind.k.token),
+                            bytes(keys, kind.v.token), bytes(queries, kind.d_out.token)}));
+  places.out = memory.take(bytes(queries, kind.out.token));
+  places.lse = memory.take(kind.heads * kind.all_queries * dtype_bytes(DType::f32));
+  if (kind.backward) {
+    places.delta = memory.take(kind.heads * queries * dtype_bytes(DType::f32));
+    places.dq = memory.take(bytes(queries, kind.all_heads * kind.width));
+    places.dk = memory.take(bytes(keys, kind.all_kv_heads * kind.width));
+    places.dv = memory.take(bytes(keys, kind.all_kv_heads * kind.value_width));
+  }
+  if (memory.fits()) return run(kind, places, stream);
+  impl_->plan(kind);
 }
 
 void AttentionLibrary::run(const LibraryAttention& kind, const AttentionMemory& memory,

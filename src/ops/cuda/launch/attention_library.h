@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ops/cuda/kernels/views.h"
+#include "ops/cuda/launch/scratch_places.h"
 #include "ops/cuda/library_attention.h"
 
 namespace viaduct::cuda {
@@ -30,6 +31,9 @@ class AttentionLibrary {
 
   /// DeviceError with the library's reason for a call that it does not support.
   void run(const LibraryAttention& kind, const AttentionMemory& memory, Stream stream);
+  /// Makes the kind ready: its plan, and where the operands fit in the memory a call on whatever is
+  /// there, which is overwritten.
+  void prepare(const LibraryAttention& kind, ScratchPlaces memory, Stream stream);
   /// Kinds of calls so far.
   int64_t kinds() const;
 

@@ -19,6 +19,8 @@ AttentionLibrary::~AttentionLibrary() = default;
 
 void AttentionLibrary::run(const LibraryAttention&, const AttentionMemory&, Stream) {}
 
+void AttentionLibrary::prepare(const LibraryAttention&, ScratchPlaces, Stream) {}
+
 int64_t AttentionLibrary::kinds() const {
   return 0;
 }

@@ -13,9 +13,6 @@
 namespace viaduct::cuda {
 namespace {
 
-constexpr const char* kLibrary = "libcudnn.so.9";
-constexpr const char* kVariable = "VIADUCT_CUDNN_LIBRARY";
-
 template <class Function>
 void find(void* library, const char* place, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
@@ -25,13 +22,14 @@ void find(void* library, const char* place, const char* name, Function& function
 }
 
 CudnnCalls load() {
-  const char* named = std::getenv(kVariable);
-  const char* place = named != nullptr ? named : kLibrary;
+  const char* named = std::getenv(kCudnnLibrary.variable);
+  const char* place = named != nullptr ? named : kCudnnLibrary.file;
   std::string reasons;
-  void* const library = open_toolkit_library(kLibrary, RTLD_NOW | RTLD_LOCAL, reasons, named);
+  void* const library =
+      open_toolkit_library(kCudnnLibrary.file, RTLD_NOW | RTLD_LOCAL, reasons, named);
   VIADUCT_CHECK(DeviceError, library != nullptr,
-                "model.attention_backend=fused needs {}, which cannot be loaded ({}): {}", kLibrary,
-                reasons, kInstallCudnn);
+                "model.attention_backend=fused needs {}, which cannot be loaded ({}): {}",
+                kCudnnLibrary.file, reasons, kInstallCudnn);
   CudnnCalls calls;
 #define VIADUCT_CUDNN_FIND(name) find(library, place, #name, calls.name);
   VIADUCT_CUDNN_CALLS(VIADUCT_CUDNN_FIND)

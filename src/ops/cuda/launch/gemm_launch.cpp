@@ -32,7 +32,6 @@ class Product {
 
  private:
   void* at(int64_t offset) const { return workspace_ + offset; }
-  ProductKind::Matrix kind_of(const LibraryOperand& operand, const void* values) const;
   const void* values_of(const LibraryOperand& operand, const Operand& from) const {
     return operand.copied ? at(operand.values_at) : from.values().raw();
   }
@@ -106,11 +105,6 @@ void Product::order_operands() {
                  adds ? 1.0f : 0.0f, static_cast<float*>(at(layout_.factor_at)), stream_);
 }
 
-ProductKind::Matrix Product::kind_of(const LibraryOperand& operand, const void* values) const {
-  return {operand.format,          operand.kept,  operand.stride, alignment_of(values),
-          operand.contracted_last, operand.scales};
-}
-
 Rows Product::product() const {
   if (!layout_.own_place) return rows_of("gemm", args_.c);
   Rows rows{at(layout_.product_at), format_of("gemm", layout_.place)};
@@ -133,18 +127,9 @@ void Product::multiply(ProductLibrary& library) {
   if (layout_.library_bias) memory.bias = args_.bias.raw();
   if (layout_.device_factor) memory.factor = static_cast<const float*>(at(layout_.factor_at));
   memory.workspace = workspace_;
-  ProductKind kind;
-  kind.a = kind_of(layout_.a, memory.a), kind.b = kind_of(layout_.b, memory.b);
-  kind.d.format = layout_.own_place ? layout_.place : args_.c.dtype();
-  kind.d.rows = layout_.a.kept;
-  kind.d.stride = std::max(to.strides[0], layout_.columns);
-  kind.d.alignment = alignment_of(to.data);
-  kind.contracted = layout_.contracted;
-  kind.accumulate = adds;
-  kind.bias = layout_.library_bias;
-  kind.device_factor = layout_.device_factor;
-  kind.spare_multiprocessors = args_.spare_multiprocessors;
-  library.multiply(kind, memory, stream_);
+  const ProductAlignments alignments{alignment_of(memory.a), alignment_of(memory.b),
+                                     alignment_of(memory.d)};
+  library.multiply(*product_kind(layout_, args_, alignments), memory, stream_);
 }
 
 void Product::finish() {

@@ -56,7 +56,7 @@ void add_gradient(const void* from, DType format, const Tensor& to, Stream strea
 }  // namespace
 
 bool is_library(const Choice& choice) {
-  return choice.kernel == "cudnn";
+  return choice.kernel == kLibraryKernel;
 }
 
 void launch_library_forward(OpContext& context, const LibraryCalls& calls,

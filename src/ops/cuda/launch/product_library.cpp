@@ -114,6 +114,22 @@ int64_t ProductLibrary::kinds() const {
   return static_cast<int64_t>(impl_->made.size());
 }
 
+void ProductLibrary::prepare(const ProductKind& kind, ScratchPlaces memory, Stream stream) {
+  ProductMemory places;
+  places.workspace = memory.take(kProductWorkspace);
+  places.a = memory.take(operand_bytes(kind, kind.a), kind.a.alignment);
+  places.b = memory.take(operand_bytes(kind, kind.b), kind.b.alignment);
+  places.d = memory.take(result_bytes(kind), kind.d.alignment);
+  if (kind.a.scales != LibraryScales::none) {
+    places.a_scales = memory.take(scale_bytes(kind, kind.a));
+    places.b_scales = memory.take(scale_bytes(kind, kind.b));
+  }
+  if (kind.bias) places.bias = memory.take(kind.b.rows * dtype_bytes(kind.d.format));
+  if (kind.device_factor)
+    places.factor = static_cast<const float*>(memory.take(2 * dtype_bytes(DType::f32)));
+  if (memory.fits()) multiply(kind, places, stream);
+}
+
 void ProductLibrary::multiply(const ProductKind& kind, const ProductMemory& memory, Stream stream) {
   const Impl::Made& made = impl_->of(kind, memory, stream);
   made.plan.multiply(made.algorithm, memory, memory.d, stream);

@@ -11,7 +11,8 @@
 #include <string>
 
 #include "ops/cuda/algorithm_file.h"
-#include "ops/cuda/launch/product_kind.h"
+#include "ops/cuda/launch/scratch_places.h"
+#include "ops/cuda/product_kind.h"
 
 namespace viaduct::cuda {
 
@@ -33,6 +34,9 @@ class ProductLibrary {
   /// DeviceError with the library's reason for a product that it does not support, or if it refuses
   /// the algorithm of the file.
   void multiply(const ProductKind& kind, const ProductMemory& memory, Stream stream);
+  /// Makes the kind ready: its first product, of whatever is in the memory, which is overwritten.
+  /// Nothing is made if its operands do not fit there.
+  void prepare(const ProductKind& kind, ScratchPlaces memory, Stream stream);
   /// Kinds of products so far.
   int64_t kinds() const;
 

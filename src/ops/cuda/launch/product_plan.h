@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/cuda/launch/product_kind.h"
+#include "ops/cuda/product_kind.h"
 
 namespace viaduct::cuda {
 

@@ -11,6 +11,7 @@ namespace {
 RouterRule rule_of(const RoutingRule& rule) {
   static_assert(static_cast<int>(ScoreFunction::sqrt_softplus) ==
                 static_cast<int>(RouterScore::sqrt_softplus));
+  static_assert(kMostChosenExperts <= kMostNearChoices);
   return {static_cast<RouterScore>(rule.score),
           rule.pre_softmax,
           rule.normalize,
@@ -20,7 +21,8 @@ RouterRule rule_of(const RoutingRule& rule) {
           rule.groups,
           rule.group_topk,
           rule.best_of_group(),
-          static_cast<float>(rule.scaling)};
+          static_cast<float>(rule.scaling),
+          static_cast<float>(rule.margin)};
 }
 
 RouterBalance balance_of(const Tensor& counts, const Tensor& documents, int64_t first_token,

@@ -66,6 +66,11 @@ TEST_F(CudaProducts, EachGenerationHasItsOperands) {
   EXPECT_THAT([&] { forms(CudaTarget::sm_80, kTensor); },
               ThrowsMessage<DeviceError>(
                   AllOf(HasSubstr("cuda:sm_80"), HasSubstr("sm_90a has them with one scale"))));
+  for (const CudaTarget target : {CudaTarget::sm_89, CudaTarget::sm_120}) {
+    EXPECT_EQ(forms(target, kTensor), quantized_forms(GemmForm::forward, kTensor));
+    EXPECT_THAT([&] { forms(target, kBlocks); },
+                ThrowsMessage<DeviceError>(HasSubstr("with one scale for a matrix alone")));
+  }
   EXPECT_THAT([&] { forms(CudaTarget::sm_90a, kMx); },
               ThrowsMessage<DeviceError>(
                   AllOf(HasSubstr("cuda:sm_90a has no products of MXFP8"), HasSubstr("sm_100a"))));

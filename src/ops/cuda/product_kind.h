@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "ops/cuda/kernels/views.h"
@@ -37,8 +38,20 @@ struct ProductMemory {
   void* workspace = nullptr;      // kProductWorkspace bytes
 };
 
-/// The alignment of the address, up to 16 bytes: no kernel needs more.
+/// Alignments in bytes, as far as a kind knows them.
+struct ProductAlignments {
+  int64_t a = 0, b = 0, d = 0;
+};
+
+/// The kind of the library's product of `gemm`; none if the layout leaves nothing to the library.
+std::optional<ProductKind> product_kind(const ProductLayout& layout, const GemmArgs& args,
+                                        const ProductAlignments& alignments);
+
+/// The alignment of the address, up to 256 bytes: no kernel of the library needs more.
 int64_t alignment_of(const void* data);
+/// Those of a product in a dry run: by the places in tensors and workspace, which begin at
+/// multiples of what a kind knows.
+ProductAlignments planned_alignments(const ProductLayout& layout, const GemmArgs& args);
 
 /// For messages: "f32 [2, 3] = bf16 [2, 4] · bf16 [3, 4] transposedᵀ".
 std::string describe(const ProductKind& kind);
@@ -46,5 +59,9 @@ std::string describe(const ProductKind& kind);
 std::string key_of(const ProductKind& kind);
 /// Bytes from the first element of d to the end of its last.
 int64_t result_bytes(const ProductKind& kind);
+/// The same of an operand.
+int64_t operand_bytes(const ProductKind& kind, const ProductKind::Matrix& operand);
+/// Bytes of its scales in the library's order; 0 without scales.
+int64_t scale_bytes(const ProductKind& kind, const ProductKind::Matrix& operand);
 
 }  // namespace viaduct::cuda
