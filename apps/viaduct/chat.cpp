@@ -69,7 +69,9 @@ void set_sampling(Prepared& prepared, const Arguments& arguments) {
 }
 
 std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
-  VIADUCT_CHECK(ConfigError, arguments.images.empty(), "--image {}: no model here sees images yet",
+  VIADUCT_CHECK(ConfigError, arguments.images.empty(),
+                "--image {}: viaduct chat is for texts alone, and of a model that takes images it "
+                "has the text model; viaduct train, eval and probe read images",
                 arguments.images.front());
   check(arguments.sampling.over({}));
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,

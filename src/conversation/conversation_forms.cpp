@@ -98,7 +98,9 @@ void read_pictures(const TemplateMap& line, const ConversationReading& reading,
   if (reading.images) {
     read_images(line, conversation);
   } else {
-    check_no_images(line);
+    check_no_images(line,
+                    "the model of the tokenizer takes none: its config.json is not of LLaVA or "
+                    "Gemma 3 with a vision_config");
   }
 }
 

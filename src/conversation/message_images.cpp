@@ -155,14 +155,11 @@ void read_images(const TemplateMap& line, Conversation& conversation) {
   of_line.check_all_taken();
 }
 
-void check_no_images(const TemplateMap& line) {
+void check_no_images(const TemplateMap& line, std::string_view why) {
   for (const std::string_view name : kLists) {
     const TemplateValue* value = member(line, name);
     if (value == nullptr || (value->is_list() && value->as_list().items.empty())) continue;
-    invalid_line(Problem::unknown_part,
-                 "the line has pictures ('{}'), and the model of the tokenizer takes none: its "
-                 "config.json is not of LLaVA or Gemma 3 with a vision_config",
-                 name);
+    invalid_line(Problem::unknown_part, "the line has pictures ('{}'), and {}", name, why);
   }
 }
 

@@ -20,8 +20,8 @@ inline constexpr std::string_view kImagePlace = "<image>";
 /// are not as many, and for what is no path: addresses and data.
 void read_images(const TemplateMap& line, Conversation& conversation);
 
-/// InvalidConversation if the line names pictures, for a reader that takes none.
-void check_no_images(const TemplateMap& line);
+/// InvalidConversation if the line names pictures, for a reader that takes none; `why`: in words.
+void check_no_images(const TemplateMap& line, std::string_view why);
 
 /// The paths of the pictures of the first `count` messages (0: of all), in order of appearance.
 std::vector<std::string> images_of(const Conversation& conversation, size_t count = 0);

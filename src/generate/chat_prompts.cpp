@@ -5,22 +5,28 @@
 #include "base/json_reader.h"
 #include "config/problems.h"
 #include "conversation/chat_encoder.h"
+#include "conversation/line_members.h"
 #include "conversation/message_checks.h"
+#include "conversation/message_images.h"
 #include "conversation/tool_visibility.h"
 #include "generate/adapter_choice.h"
 
 namespace viaduct {
 namespace {
 
-/// Parts of a content are texts: no model here sees anything else.
+/// What is said of pictures, which training and evaluation read.
+constexpr std::string_view kReadsTexts =
+    "answers are of texts alone, by the text model of one that takes images";
+
+/// Parts of a content are texts.
 void check_parts(const ChatMessage& message, const std::string& where) {
   const TemplateValue* content = message.value.as_map().find("content");
   if (content == nullptr || !content->is_list()) return;
   for (const TemplateValue& part : content->as_list().items) {
     const TemplateValue* type = part.is_map() ? part.as_map().find("type") : nullptr;
     if (type == nullptr || !type->is_text() || type->as_text() == "text") continue;
-    fail<ConfigError>("{}: a part of a message is of the type \"{}\"; models read text alone",
-                      where, shown_name(type->as_text()));
+    fail<ConfigError>("{}: a part of a message is of the type \"{}\", and {}", where,
+                      shown_name(type->as_text()), kReadsTexts);
   }
 }
 
@@ -108,7 +114,10 @@ Conversation conversation_of(std::string text) {
 
 Conversation read_conversation(const std::string& line, const std::string& where) {
   try {
-    return parse_conversation(line, {.checked = false});
+    const TemplateValue value = line_object(line);
+    check_no_images(value.as_map(), kReadsTexts);
+    const ConversationReading reading{.checked = false};
+    return parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
   } catch (const Error& error) {
