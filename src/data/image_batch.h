@@ -16,6 +16,7 @@ struct ImageBatch {
   /// Puts other images behind these. ShapeError if their sizes differ, or if either has another
   /// number of pixels than its sizes say.
   void append(const ImageBatch& more);
+  bool operator==(const ImageBatch&) const = default;
 };
 
 }  // namespace viaduct

@@ -55,10 +55,10 @@ class CoreAttention {
   /// are attended to over the groups of `context`.
   Operand forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                   SavedStore& saved) const;
-  /// Generation: attended values of this step's queries over cached keys and values. ConfigError
-  /// under context parallelism.
+  /// Generation: attended values of this step's queries over cached keys and values. `own`: heads
+  /// of this step, where tokens of images see those ahead. ConfigError under context parallelism.
   Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
-                       const KeyValueCache::View& cached) const;
+                       const KeyValueCache::View& cached, const AttentionHeads& own = {}) const;
   /// The same over the keys and values of the encoder's output (nn/cross_cache.h), where it
   /// crosses.
   Tensor attend_kept(RankContext& context, const Batch& batch, const Tensor& q, const Tensor& k,
@@ -89,8 +89,8 @@ class CoreAttention {
   bool local(const Route& way) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
   /// [Tq, N, Dv] without a backward.
-  Tensor attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
-                     const Tensor& k, const Tensor& v) const;
+  AttentionResult attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
+                              const Tensor& k, const Tensor& v) const;
   /// The values, and the scale of codes.
   HeadCodes attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                        SavedStore& saved) const;

@@ -19,7 +19,8 @@ const Tensor& ids_of(const Batch& batch) {
 }  // namespace
 
 Edge EmbeddingSegment::inputs(const RankContext& context, const Batch& batch) const {
-  if (!parts_.images) return {};
+  // A pass of generation that begins no image has no features.
+  if (!parts_.images || !batch.images.any()) return {};
   EdgeTensor features = image_features_edge(context, batch.images.rows, parts_.tokens->shape[1]);
   features.needs_gradient = parts_.image_gradient;
   return {features};

@@ -224,8 +224,8 @@ RunSetup prepare_inference(const InferenceRequest& given) {
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
   }
-  // Other texts have no images.
-  defaults.model.vision.read_images = request.conversations && request.conversations->images;
+  const bool shown = request.conversations && request.conversations->images;
+  defaults.model.vision.read_images = shown || request.images;
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
   if (!request.adapters.empty()) refuse_encoder(setup.model, "--adapter NAME=DIR");

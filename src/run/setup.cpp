@@ -249,7 +249,6 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
-  if (input == RunInput::texts) refuse_images(setup.model, "generation");
   if (setup.pretrained) check_rotary_order(*base, setup.model);
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));

@@ -1,11 +1,11 @@
 #include "run/vision_support.h"
 
-#include "base/error.h"
 #include "config/choice.h"
 #include "precision/precision_config.h"
 #include "run/refusals.h"
 
 namespace viaduct {
+
 void validate_vision(const RunConfig& config, const ModelConfig& model, Problems& problems) {
   const VisionConfig& vision = model.vision;
   if (!vision.any()) return;
@@ -46,13 +46,6 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
                 config.peft.scheme.value_or("an adapter"), "null");
-}
-
-void refuse_images(const ModelConfig& model, std::string_view what) {
-  VIADUCT_CHECK(ConfigError, !model.vision.any(),
-                "model.read_images: true is not implemented in {}; expected false, which is the "
-                "text model alone; viaduct train, probe and convert have images",
-                what);
 }
 
 std::optional<ImageRowSettings> image_rows(const ModelConfig& model) {

@@ -2,7 +2,6 @@
 // What models that read images do not have yet, said by name.
 
 #include <optional>
-#include <string_view>
 
 #include "config/problems.h"
 #include "data/image_row_settings.h"
@@ -13,9 +12,6 @@ namespace viaduct {
 
 /// Adds the settings that are not implemented with images.
 void validate_vision(const RunConfig& config, const ModelConfig& model, Problems& problems);
-
-/// ConfigError if the model reads images: `what` ("generation") is only for texts so far.
-void refuse_images(const ModelConfig& model, std::string_view what);
 
 /// What images take of rows; nothing for a model that reads none.
 std::optional<ImageRowSettings> image_rows(const ModelConfig& model);
