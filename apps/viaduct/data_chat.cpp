@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
@@ -20,7 +19,6 @@
 #include "conversation/prompt_template.h"
 #include "data/tokenizer/tokenizer.h"
 #include "existing_output.h"
-#include "image/image_processor.h"
 #include "masked_text.h"
 #include "number_checks.h"
 #include "progress_bar.h"
@@ -160,21 +158,6 @@ ChatFilesSettings settings_of(const Arguments& arguments) {
   settings.control_tokens_as_text = arguments.control_tokens == "as-text";
   settings.workers = arguments.workers;
   return settings;
-}
-
-/// What stands for pictures in the texts of a model that takes some; nothing for another one.
-std::optional<ImageTokens> image_tokens_of(const std::string& model, const Tokenizer& tokenizer) {
-  const TokenizerFiles files = open_tokenizer_files(model);
-  const auto config = files.object("config.json");
-  if (!config) return std::nullopt;
-  auto tokens = image_tokens(*config, files.where("config.json"), tokenizer.added_tokens());
-  if (!tokens) return std::nullopt;
-  if (const auto processor = ImageProcessor::load(files.where())) {
-    VIADUCT_CHECK(ConfigError, processor->side() == tokens->side,
-                  "{}: {} makes pictures of {} pixels a side, and vision_config.image_size is {}",
-                  files.where(), processor->settings().type, processor->side(), tokens->side);
-  }
-  return tokens;
 }
 
 int run(const Arguments& arguments) {

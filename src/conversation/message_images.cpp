@@ -155,6 +155,23 @@ void read_images(const TemplateMap& line, Conversation& conversation) {
   of_line.check_all_taken();
 }
 
+ChatMessage with_images(ChatMessage message, const std::vector<std::string>& paths) {
+  Parts parts;
+  for (const std::string& path : paths) parts.add_image(path);
+  const TemplateValue* content = message.value.as_map().find("content");
+  if (content != nullptr && content->is_text()) parts.add_text(content->as_text());
+  if (content != nullptr && content->is_list()) {
+    const auto& items = content->as_list().items;
+    parts.items.insert(parts.items.end(), items.begin(), items.end());
+  }
+  parts.images.insert(parts.images.end(), message.images.begin(), message.images.end());
+  message.images = std::move(parts.images);
+  TemplateMap map = message.value.as_map();
+  map.set("content", TemplateValue::list(std::move(parts.items)));
+  message.value = TemplateValue::map(std::move(map));
+  return message;
+}
+
 void check_no_images(const TemplateMap& line, std::string_view why) {
   for (const std::string_view name : kLists) {
     const TemplateValue* value = member(line, name);

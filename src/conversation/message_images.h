@@ -20,6 +20,9 @@ inline constexpr std::string_view kImagePlace = "<image>";
 /// are not as many, and for what is no path: addresses and data.
 void read_images(const TemplateMap& line, Conversation& conversation);
 
+/// The message with pictures in front of its content.
+ChatMessage with_images(ChatMessage message, const std::vector<std::string>& paths);
+
 /// InvalidConversation if the line names pictures, for a reader that takes none; `why`: in words.
 void check_no_images(const TemplateMap& line, std::string_view why);
 

@@ -141,18 +141,13 @@ std::vector<PictureFile> ImageIndex::row(int64_t row) const {
 }
 
 void ImageIndex::append(int64_t row, const ImageProcessor& processor, ImageBatch& batch) const {
-  const int64_t side = processor.side();
   for (const PictureFile& picture : this->row(row)) {
     const std::string bytes = bytes_of(picture.path);
     VIADUCT_CHECK(IoError, hash64(bytes) == picture.hash,
                   "{}: the picture is another one than when {} was made (row {}); make the data "
                   "set again (viaduct data chat)",
                   picture.path, where_, row);
-    const Picture decoded = decode_picture(bytes, picture.path);
-    ImageBatch one{1, ImageProcessor::kChannels, side, side,
-                   std::vector<float>(processor.values())};
-    processor.apply(decoded, picture.path, one.pixels);
-    batch.append(one);
+    processor.append(decode_picture(bytes, picture.path), picture.path, batch);
   }
 }
 

@@ -109,4 +109,11 @@ void ImageProcessor::apply(const Picture& picture, std::string_view name,
   }
 }
 
+void ImageProcessor::append(const Picture& picture, std::string_view name,
+                            ImageBatch& batch) const {
+  ImageBatch one{1, kChannels, side_, side_, std::vector<float>(values())};
+  apply(picture, name, one.pixels);
+  batch.append(one);
+}
+
 }  // namespace viaduct

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "data/image_batch.h"
 #include "image/picture.h"
 #include "image/resize.h"
 
@@ -52,6 +53,8 @@ class ImageProcessor {
   /// [channels, side, side] of a picture, which `name` stands for in messages. IoError where
   /// resizing it would go beyond PictureLimits. Several threads may use one processor.
   void apply(const Picture& picture, std::string_view name, std::span<float> values) const;
+  /// Puts it behind the images of a batch. Errors as `apply`; ShapeError for images of other sizes.
+  void append(const Picture& picture, std::string_view name, ImageBatch& batch) const;
 
  private:
   explicit ImageProcessor(ImageProcessorSettings settings, const std::string& where);

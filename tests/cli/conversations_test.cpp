@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output_file.h"
@@ -186,6 +188,19 @@ TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
   const Result scored = run("eval --model " + path("run") + " --data " + path("out") + " --json");
   ASSERT_EQ(scored.status, 0) << scored.err;
   EXPECT_EQ(json::parse(scored.out)["tokens"], 3);
+  const std::string asked = " --max-new-tokens 2 --temperature 0 dist.threads_per_rank=1 ";
+  const Result answered = run("generate --chat --model " + path("run") + " --prompt Hi --image " +
+                              path("noise.png") + " --json" + asked);
+  ASSERT_EQ(answered.status, 0) << answered.err;
+  const json prompt = json::parse(answered.out)["prompt_tokens"];
+  EXPECT_EQ(std::ranges::count(prompt, json(103)), 4);
+  const std::string line = R"({"role": "user", "content": [{"type": "image", "path": ")" +
+                           path("noise.png") + R"("}, {"type": "text", "text": "Hi"}]})" + "\n";
+  const Result said = run("chat --model " + path("run") + asked + "model.read_images=true", line);
+  ASSERT_EQ(said.status, 0) << said.err;
+  EXPECT_EQ(json::parse(said.out)["prompt_tokens"], prompt.size());
+  EXPECT_THAT(run("chat --model " + path("run") + asked, line).out,
+              HasSubstr("texts alone are answered"));
   const Result text = run("train " + settings + "model.read_images=false");
   EXPECT_EQ(text.status, 2);
   EXPECT_THAT(text.err, HasSubstr("and the model reads none"));
