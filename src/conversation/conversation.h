@@ -121,8 +121,8 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
 /// is not a JSON object.
 Conversation parse_conversation(std::string_view line, const ConversationReading& reading = {});
 
-/// The line of JSON {"messages": […], "tools"?: […], "chat_template_kwargs"?: {…}} of a
-/// conversation, without its end.
+/// The line of JSON {"messages": […], "images"?: […], "tools"?: […], "chat_template_kwargs"?: {…}}
+/// of a conversation, without its end.
 std::string conversation_line(const Conversation& conversation);
 
 }  // namespace viaduct

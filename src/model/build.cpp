@@ -228,10 +228,14 @@ std::shared_ptr<const LinearBiasTables> make_linear_bias(Device& device, const M
   const std::vector<double> slopes = linear_bias_slopes(c.heads, c.linear_bias_exponent);
   const int64_t here = c.heads / place.tp;
   const auto first = slopes.begin() + here * place.tp_rank;
-  // What the factor of scores would take away from the bias, where it does not multiply it.
-  const double scale = c.linear_bias_scaled ? 1 : c.attention_scale;
+  if (c.linear_bias_scaled) {
+    const int64_t kv_heads = std::max<int64_t>(1, c.kv_heads / place.tp);
+    return std::make_shared<const LinearBiasTables>(
+        make_rounded_bias_tables(device, {first, first + here}, kv_heads, positions, dtype));
+  }
+  // The factor of scores would take it away from the bias, which it does not multiply.
   return std::make_shared<const LinearBiasTables>(
-      make_linear_bias_tables(device, {first, first + here}, scale, positions, dtype));
+      make_linear_bias_tables(device, {first, first + here}, c.attention_scale, positions, dtype));
 }
 
 /// Tables that no layer reads are not made.

@@ -10,8 +10,11 @@ constexpr double kMostLayers = 1 << 14, kMostPositions = 1 << 26, kMostBuckets =
 
 void EncoderFields::resolve(const Auto<int64_t>& seq_length) {
   encoder_num_layers.resolve(0);
-  if (encoder_num_layers.value() > 0 && !seq_length.is_auto())
+  if (encoder_num_layers.value() == 0) {
+    encoder_seq_length.resolve(0);
+  } else if (!seq_length.is_auto()) {
     encoder_seq_length.resolve(seq_length.value());
+  }
   relative_attention_num_buckets.resolve(32);
   relative_attention_max_distance.resolve(128);
 }
@@ -27,8 +30,8 @@ void add_encoder_fields(FieldGroup& group, EncoderFields& fields) {
   group
       .field("encoder_seq_length", fields.encoder_seq_length,
              "encoder_num_layers: tokens of a row of the encoder in training; auto: seq_length, "
-             "which is the decoder's.")
-      .range(1, kMostPositions)
+             "which is the decoder's, and 0 without an encoder.")
+      .range(0, kMostPositions)
       .in("tokens")
       .on_resume(resume::refused(resume::other_rows));
   group

@@ -159,8 +159,9 @@ void add_positions(FieldGroup& group, ModelFields& config) {
              "those of the next such number, and every second one between them).")
       .positive();
   group.field("alibi_scaled", config.alibi_scaled,
-              "softmax_scale multiplies the biases of alibi too, as it does the products (Falcon); "
-              "false: only the products (Bloom, MPT).");
+              "softmax_scale multiplies the biases of alibi too, as it does the products, and "
+              "slopes, positions and their products are rounded to BF16 (Falcon); false: only "
+              "the products (Bloom, MPT).");
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
   group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
       .positive()

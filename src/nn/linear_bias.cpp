@@ -39,26 +39,37 @@ std::array<T, kParts> parts_of(double value) {
   return parts;
 }
 
-/// A tensor [rows, kLinearBiasDims] on the device; `fill(row, digit, part)` gives its elements, and
-/// the dims beyond are 0.
+/// A tensor [rows, columns] on the device, of the elements that `fill(row, column, T())` gives.
 template <class Fill>
-Tensor make_table(Device& device, int64_t rows, DType dtype, const Fill& fill) {
-  const Shape shape{rows, kLinearBiasDims};
+Tensor make_matrix(Device& device, int64_t rows, int64_t columns, DType dtype, const Fill& fill) {
+  const Shape shape{rows, columns};
   const Tensor table = device.allocate(dtype, shape, MemoryTag::other);
   if (!device.executes()) return table;
   const Tensor host = host_tensor(dtype, shape);
   dispatch_floating(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = host.data<T>();
-    for (int64_t i = 0; i < rows * kLinearBiasDims; ++i) to[i] = zero;
-    for (int64_t row = 0; row < rows; ++row, to += kLinearBiasDims) {
-      for (int64_t digit = 0; digit < kDigits; ++digit)
-        for (int64_t part = 0; part < kParts; ++part)
-          to[digit * kParts + part] = fill(row, digit, part, zero);
-    }
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) *to++ = fill(row, column, zero);
   });
   device.copy_from_host(host, table);
   return table;
+}
+
+/// [rows, kLinearBiasDims]: `fill(row, digit, part, T())`; the dims beyond are 0.
+template <class Fill>
+Tensor make_table(Device& device, int64_t rows, DType dtype, const Fill& fill) {
+  return make_matrix(device, rows, kLinearBiasDims, dtype,
+                     [&](int64_t row, int64_t column, auto zero) {
+                       if (column >= kDigits * kParts) return zero;
+                       return fill(row, column / kParts, column % kParts, zero);
+                     });
+}
+
+void check_positions(int64_t positions) {
+  VIADUCT_CHECK(ConfigError, positions <= kMostBiasedPositions,
+                "model.position_embedding_type: alibi has rows of up to {} tokens, found {}",
+                kMostBiasedPositions, positions);
 }
 
 }  // namespace
@@ -77,9 +88,7 @@ std::vector<double> linear_bias_slopes(int64_t heads, double largest_exponent) {
 
 LinearBiasTables make_linear_bias_tables(Device& device, const std::vector<double>& slopes,
                                          double scale, int64_t positions, DType dtype) {
-  VIADUCT_CHECK(ConfigError, positions <= kMostBiasedPositions,
-                "model.position_embedding_type: alibi has rows of up to {} tokens, found {}",
-                kMostBiasedPositions, positions);
+  check_positions(positions);
   const auto of_head = [&](int64_t head, int64_t digit, int64_t part, auto format) {
     using T = decltype(format);
     const auto parts = parts_of<T>(slopes[static_cast<size_t>(head)] / scale);
@@ -94,6 +103,30 @@ LinearBiasTables make_linear_bias_tables(Device& device, const std::vector<doubl
           make_table(device, positions, dtype, of_position)};
 }
 
+LinearBiasTables make_rounded_bias_tables(Device& device, const std::vector<double>& slopes,
+                                          int64_t kv_heads, int64_t positions, DType dtype) {
+  check_positions(positions);
+  const int64_t heads = std::ssize(slopes), group = heads / kv_heads;
+  VIADUCT_CHECK(ConfigError, group <= kLinearBiasDims,
+                "model.alibi_scaled: {} heads of queries for each of keys and values; expected at "
+                "most {}, or false",
+                group, kLinearBiasDims);
+  const auto of_query = [&](int64_t head, int64_t column, auto format) {
+    return rounded_to<decltype(format)>(column == head % group ? 1 : 0);
+  };
+  const auto rounded = [](double value) { return widened(rounded_to<bfloat16>(value)); };
+  const auto of_key = [&](int64_t position, int64_t column, auto format) {
+    using T = decltype(format);
+    const int64_t place = column % kLinearBiasDims;
+    if (place >= group) return rounded_to<T>(0);
+    const int64_t head = column / kLinearBiasDims * group + place;
+    return rounded_to<T>(rounded(rounded(slopes[static_cast<size_t>(head)]) *
+                                 rounded(static_cast<double>(position))));
+  };
+  return {make_matrix(device, heads, kLinearBiasDims, dtype, of_query),
+          make_matrix(device, positions, kv_heads * kLinearBiasDims, dtype, of_key)};
+}
+
 AttentionHeads add_linear_bias(RankContext& context, const LinearBiasTables& tables,
                                const Tensor& positions, const AttentionHeads& heads,
                                MemoryTag tag) {
@@ -106,10 +139,15 @@ AttentionHeads add_linear_bias(RankContext& context, const LinearBiasTables& tab
   // A view of v would keep the memory of all three.
   const AttentionHeads out{copy_of(heads.q, kLinearBiasDims), copy_of(heads.k, kLinearBiasDims),
                            copy_of(heads.v, 0)};
-  const Tensor of_tokens =
-      context.activation({positions.dim(0), kLinearBiasDims}, MemoryTag::activations);
+  const int64_t columns = tables.positions.dim(1);
+  const Tensor of_tokens = context.activation({positions.dim(0), columns}, MemoryTag::activations);
   embedding_forward(context.ops, {positions, tables.positions, of_tokens});
-  repeat_heads(context.ops, {of_tokens, out.k.slice(2, width, kLinearBiasDims)});
+  const Tensor of_keys = out.k.slice(2, width, kLinearBiasDims);
+  if (columns == kLinearBiasDims) {
+    repeat_heads(context.ops, {of_tokens, of_keys});
+  } else {
+    copy(context.ops, {of_tokens.view(of_keys.shape()), of_keys});
+  }
   // The same for every token: heads stand in the place of tokens.
   repeat_heads(context.ops,
                {tables.slopes, out.q.slice(2, width, kLinearBiasDims).transposed(0, 1)});

@@ -29,12 +29,19 @@ std::vector<double> linear_bias_slopes(int64_t heads, double largest_exponent);
 /// The dims in the format of activations.
 struct LinearBiasTables {
   Tensor slopes;     // [N, kLinearBiasDims], of this rank's heads
-  Tensor positions;  // [P, kLinearBiasDims]
+  Tensor positions;  // [P, kLinearBiasDims], or [P, K · kLinearBiasDims] where heads of keys differ
 };
 /// `slopes`: of this rank's heads; `scale`: the factor of scores. ConfigError beyond
 /// kMostBiasedPositions.
 LinearBiasTables make_linear_bias_tables(Device& device, const std::vector<double>& slopes,
                                          double scale, int64_t positions, DType dtype);
+
+/// The biases as Falcon's code rounds them: slopes to BF16, positions to BF16, and their products.
+/// These are no product of a slope and a position any more, so each head of keys has the biases of
+/// its heads of queries, which choose theirs. They are added before the factor of scores.
+/// ConfigError beyond kLinearBiasDims heads of queries for one of keys.
+LinearBiasTables make_rounded_bias_tables(Device& device, const std::vector<double>& slopes,
+                                          int64_t kv_heads, int64_t positions, DType dtype);
 
 /// New heads with the dims: q [T, N, D + kLinearBiasDims], k [T, K, D + kLinearBiasDims], v alone
 /// in its memory. `positions`: i32 [T].

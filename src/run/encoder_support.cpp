@@ -70,6 +70,11 @@ void validate_stages(const RunConfig& config, Problems& problems) {
 void validate_encoder(const RunConfig& config, Problems& problems) {
   validate_stages(config, problems);
   if (config.model.encoder.encoder_num_layers.value_or(0) == 0) return;
+  if (config.model.encoder.encoder_seq_length.value_or(1) == 0) {
+    problems.add("model.encoder_seq_length: 0, and the encoder has {} layers; expected at least 1",
+                 config.model.encoder.encoder_num_layers.value());
+    return;
+  }
   Refusals refuse(problems, "with model.encoder_num_layers");
   const ParallelConfig& parallel = config.parallel;
   if (const int cp = parallel.context_parallel_size; cp > 1) {

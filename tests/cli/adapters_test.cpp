@@ -150,7 +150,9 @@ TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   expect_refused(train(lora + "peft.target_modules=[q_prj]"), "nearest: q_proj");
   expect_refused(train(lora + "optimizer.optimizer=muon peft.lora_plus_ratio=2"),
                  "peft.lora_plus_ratio with optimizer.optimizer: muon");
-  expect_refused(train(lora + "mixed_precision=bf16_with_mxfp8_mixed"), "mixed_precision.recipe");
+  expect_refused(train(lora + "mixed_precision=bf16_with_fp8_current_scaling_mixed "
+                              "mixed_precision.fp8_param_gather=true"),
+                 "fp8_param_gather");
   expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
                        " train.train_iters=1 peft.scheme=lora"),
                  "peft.scheme: lora, but the adapter of");

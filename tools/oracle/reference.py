@@ -64,7 +64,11 @@ def text_name(name):
 
 
 def load(folder, how="fp32", attention="eager"):
-    """Loads the model, dropout off. Rotary frequencies are FP32 in every type."""
+    """Loads the model, dropout off. Rotary frequencies are FP32 in every type. Falcon's attention in steps adds ALiBi twice (transformers 5.24:
+    to the scores, and in the mask), its fused attention once."""
+    config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    if config.get("model_type") == "falcon" and config.get("alibi"):
+        attention = "sdpa"
     model = model_class(folder).from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention)
     for module in model.modules():
         if "RotaryEmbedding" not in type(module).__name__:

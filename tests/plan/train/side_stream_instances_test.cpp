@@ -34,7 +34,7 @@ const std::set<std::string> kInFull{"hybrid",
                                     "graphs_in_stages",
                                     "step_graph"};
 /// Formats of which the GPU has no products, at all or of these sizes.
-const std::set<std::string> kWithoutKernels{"fp8_delayed", "mxfp8", "nvfp4"};
+const std::set<std::string> kWithoutKernels{"fp8_delayed", "mxfp8", "nvfp4", "adapters_mxfp8"};
 
 std::vector<RecordLayout> layouts() {
   std::vector<RecordLayout> all = record_layouts();

@@ -68,6 +68,8 @@ TEST(MessageImages, AreCountedByMessages) {
       kWithImages);
   EXPECT_THAT(images_of(conversation), ElementsAre("a", "b", "c"));
   EXPECT_THAT(images_of(conversation, 2), ElementsAre("a", "b"));
+  EXPECT_THAT(images_of(parse_conversation(conversation_line(conversation), kWithImages)),
+              ElementsAre("a", "b", "c"));
 }
 
 TEST(MessageImages, WhatDoesNotFitIsRefused) {

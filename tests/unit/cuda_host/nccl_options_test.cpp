@@ -151,7 +151,7 @@ TEST(NcclOptions, MultiprocessorsAreSharedOut) {
                                        HasSubstr("expected at most 1"))));
   EXPECT_THAT([&] { run_with({}, kNccl, split(4), of_rank); },
               ThrowsMessage<ConfigError>(
-                  AllOf(HasSubstr("4 for 4 connections"), HasSubstr("expected at least 5"))));
+                  AllOf(HasSubstr("4 for 5 connections"), HasSubstr("expected at least 5"))));
   EXPECT_THAT([&] { run_with({}, kNccl, split(1), {.multiprocessors = 5}); },
               ThrowsMessage<ConfigError>(HasSubstr("5, and the GPU has 4; expected at most 4")));
 }

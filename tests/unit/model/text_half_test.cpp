@@ -120,7 +120,7 @@ TEST(TextHalf, WhatIsNoFamilyIsRefusedByName) {
   EXPECT_THAT(refusal(R"({"model_type": "llava", "text_config": [1]})"),
               HasSubstr("is array, expected an object"));
   EXPECT_THAT(refusal(R"({"model_type": "llava", "text_config": {"model_type": "rwkv"}})"),
-              HasSubstr("model family \"rwkv\" is not supported"));
+              HasSubstr("model_type rwkv is not supported: its layers of RWKV pass a state"));
   EXPECT_THAT(refusal(R"({"model_type": "paligemma", "text_config": {}})"),
               HasSubstr("in both directions"));
 }

@@ -46,6 +46,33 @@ TEST(LinearBias, IsTheProductOfTheDimsInEveryFormat) {
   }
 }
 
+/// Slopes, positions and products in BF16, of groups of three heads for one of keys.
+TEST(LinearBias, RoundedBiasesAreThoseOfEachHead) {
+  const auto device = make_cpu_device(1);
+  const std::vector<double> slopes = linear_bias_slopes(6, 8);
+  const auto rounded = [](double value) {
+    return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(value))));
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const LinearBiasTables tables = make_rounded_bias_tables(*device, slopes, 2, 1000, dtype);
+    const std::vector<double> of_heads = test::values(tables.slopes),
+                              of_keys = test::values(tables.positions);
+    for (size_t head = 0; head < slopes.size(); ++head) {
+      for (const size_t position : {0, 3, 257, 999}) {
+        double sum = 0;
+        for (size_t i = 0; i < kLinearBiasDims; ++i) {
+          sum += of_heads[head * kLinearBiasDims + i] *
+                 of_keys[(position * 2 + head / 3) * kLinearBiasDims + i];
+        }
+        EXPECT_EQ(sum, rounded(rounded(slopes[head]) * rounded(static_cast<double>(position))))
+            << head << " " << position;
+      }
+    }
+  }
+  EXPECT_THROW(make_rounded_bias_tables(*device, linear_bias_slopes(9, 8), 1, 8, DType::f32),
+               ConfigError);
+}
+
 TEST(LinearBias, PositionsHaveTwoDigits) {
   const auto device = make_cpu_device(1);
   EXPECT_THROW(make_linear_bias_tables(*device, {0.5}, 1, kMostBiasedPositions + 1, DType::f32),
