@@ -148,10 +148,10 @@ TEST_F(ConversationCommands, DataChatReadsPicturesOfAModelThatTakesThem) {
   EXPECT_THAT(made.out, HasSubstr("out.images.jsonl: 1 place of 1 picture in the rows"));
   EXPECT_THAT(made.out, HasSubstr("<image><image><image><image>\nHi"));
   EXPECT_THAT(run("data inspect " + path("out")).out, HasSubstr("pictures   1 place in the rows"));
-  EXPECT_EQ(run("data samples dataset.blend=[" + path("out") +
-                "] dataset.sequence_length=32 dataset.split=1,0,0 --split train")
-                .status,
-            0);
+  const Result samples = run("data samples 'dataset.blend=[" + path("out") +
+                             "]' dataset.split=1,0,0 dataset.packed_sequence_size=64 --split train "
+                             "--num-samples null,null,null");
+  EXPECT_EQ(samples.status, 0) << samples.err;
 }
 
 TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
@@ -177,8 +177,8 @@ TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
   ASSERT_EQ(made.status, 0) << made.err;
   const std::string settings = "model.hf_config=" + path("model") +
                                " tokenizer.tokenizer_model=" + path("model") +
-                               " dataset.blend=[1.0," + path("out") +
-                               "] dataset.split=1,0,0 model.seq_length=48 mixed_precision=fp32 "
+                               " 'dataset.blend=[1.0," + path("out") +
+                               "]' dataset.split=1,0,0 model.seq_length=48 mixed_precision=fp32 "
                                "train.train_iters=2 train.global_batch_size=1 "
                                "train.micro_batch_size=1 validation.eval_iters=0 "
                                "dist.threads_per_rank=1 ";
