@@ -97,7 +97,10 @@ void ConversationDataset::append(const Part& part, std::vector<int32_t>& scratch
     mask_.read(part.sequence, part.offset + 1, scratch);
     std::copy(scratch.begin(), scratch.end(), sample.loss_mask.begin() + to);
   } else {
-    std::fill_n(sample.loss_mask.begin() + to, read - 1, 1.0f);
+    const auto learned = [&](int32_t id) {
+      return settings_.images == nullptr || id != settings_.images->token() ? 1.0f : 0.0f;
+    };
+    std::transform(scratch.begin() + 1, scratch.end(), sample.loss_mask.begin() + to, learned);
   }
   std::fill_n(sample.padding.begin() + to, tokens, uint8_t{0});
   // Causality hides padding at the end of a document from its tokens. A picture's token would stand

@@ -39,7 +39,7 @@ struct ConversationUse {
 /// A row has its conversations one after the other, each a document with positions from 0, then
 /// padding, which is a document of its own, and the pictures of all of them. Position t of a
 /// conversation is scored if its token t + 1 is, by the mask, or with `answer_only_loss` false if
-/// it exists.
+/// it exists and is no picture's.
 class ConversationDataset final : public FileDataset {
  public:
   /// ConfigError if conversations of the split are too long for a row: how many, the longest, and

@@ -14,6 +14,8 @@ namespace viaduct {
 class RowImages {
  public:
   virtual ~RowImages() = default;
+  /// The token that stands for the parts of a picture.
+  virtual int32_t token() const = 0;
   /// Puts the pictures of a sequence of the data set, as the model takes them, behind those of a
   /// batch, in the order of their places. Safe to call from several threads. IoError with the path
   /// for a file that is missing or has changed.

@@ -14,6 +14,7 @@ class ProcessedImages final : public RowImages {
   ProcessedImages(ImageIndex index, ImageProcessor processor)
       : index_(std::move(index)), processor_(std::move(processor)) {}
 
+  int32_t token() const override { return static_cast<int32_t>(index_.tokens().id); }
   void append(int64_t sequence, ImageBatch& batch) const override {
     index_.append(sequence, processor_, batch);
   }

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/output_file.h"
 #include "data/dataset_builder.h"
@@ -19,6 +21,7 @@ using testing::ThrowsMessage;
 /// One picture of one pixel a sequence, the sequence's number.
 class Numbered final : public RowImages {
  public:
+  int32_t token() const override { return 7; }
   void append(int64_t sequence, ImageBatch& batch) const override {
     batch.append({1, 1, 1, 1, {static_cast<float>(sequence)}});
   }
@@ -85,6 +88,13 @@ TEST_F(ConversationImages, OfAPackedRowFollowItsConversations) {
     pictures += expected.size();
   }
   EXPECT_GE(pictures, 3u);
+}
+
+TEST_F(ConversationImages, AreNotLearnedWithoutTheMaskEither) {
+  DatasetConfig all = config();
+  all.packing.answer_only_loss = false;
+  for (const Sample& row : rows(all))
+    EXPECT_EQ(std::ranges::count(row.loss_mask, 1.0f), 0);  // all but the first tokens are 7
 }
 
 TEST_F(ConversationImages, PlacesWithoutATextHaveNoImagesToken) {
