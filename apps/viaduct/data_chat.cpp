@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
@@ -160,6 +161,14 @@ ChatFilesSettings settings_of(const Arguments& arguments) {
   return settings;
 }
 
+/// Whether the folder's model reads a prompt by an encoder.
+bool has_encoder(const std::string& folder) {
+  const auto config = open_tokenizer_files(folder).object("config.json");
+  if (!config) return false;
+  const auto found = config->find("is_encoder_decoder");
+  return found != config->end() && found->is_boolean() && found->get<bool>();
+}
+
 int run(const Arguments& arguments) {
   check_new_dataset(arguments.output, arguments.overwrite);
   ChatFilesSettings settings = settings_of(arguments);
@@ -174,6 +183,7 @@ int run(const Arguments& arguments) {
     settings.reading.images = true;
   }
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
+  settings.completions_apart = has_encoder(arguments.chat.tokenizer);
   make_folder_of_dataset(arguments.output);
   ChatFilesResult result;
   double seconds = 0;

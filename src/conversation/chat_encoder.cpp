@@ -26,6 +26,17 @@ void append_ranges(std::string_view text, const std::vector<TokenSpan>& spans,
   for (const TokenSpan& span : spans) ranges.emplace_back(begins[span.begin], begins[span.end]);
 }
 
+/// Cuts the piece that has `place` inside.
+void cut_at(size_t place, std::vector<TextPiece>& pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (place <= pieces[i].begin || place >= pieces[i].end) continue;
+    TextPiece rest = pieces[i];
+    rest.begin = pieces[i].end = place;
+    pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(i) + 1, rest);
+    return;
+  }
+}
+
 /// Gives the tokens that overlap a range the value; as transformers, both walk forward.
 void fill_mask(const std::vector<TextRange>& places, const std::vector<TextRange>& ranges,
                uint8_t value, std::vector<uint8_t>& mask) {
@@ -78,14 +89,14 @@ int64_t ChatEncoder::encode_with_places(std::string_view text, bool as_text,
   return unknown.count;
 }
 
-void ChatEncoder::append(std::string_view text, const TextPiece& piece, ChatRow& row,
+void ChatEncoder::append(std::string_view text, const TextPiece& piece, bool begins, ChatRow& row,
                          std::vector<TextRange>& places) {
   std::vector<int32_t> ids;
   std::vector<TextRange> own;
   const std::string_view part = text.substr(piece.begin, piece.end - piece.begin);
   size_t skipped = 0, shift = 0;
   int64_t unknown = 0;
-  if (piece.begin > 0 || piece.as_text) {
+  if (!begins || piece.as_text) {
     // Behind a line break, so that no space is put before a text that does not begin the row.
     unknown = encode_with_places("\n" + std::string(part), piece.as_text, ids, own);
     shift = 1;
@@ -113,14 +124,19 @@ void ChatEncoder::append(std::string_view text, const TextPiece& piece, ChatRow&
   }
 }
 
-ChatRow ChatEncoder::encode(ConversationText text) {
+ChatRow ChatEncoder::encode(ConversationText text, bool apart) {
   ChatRow row;
-  const std::vector<TextPiece> pieces = take_marks(text);
+  std::vector<TextPiece> pieces = take_marks(text);
+  const size_t answer = apart && !text.answers.empty() ? text.answers.front().first : 0;
+  cut_at(answer, pieces);
   std::vector<TextRange> places;
   if (pieces.size() == 1 && !pieces.front().as_text) {
     row.unknown_bytes = encode_with_places(text.text, false, row.ids, places);
   } else {
-    for (const TextPiece& piece : pieces) append(text.text, piece, row, places);
+    for (const TextPiece& piece : pieces) {
+      const bool begins = piece.begin == 0 || (answer > 0 && piece.begin == answer);
+      append(text.text, piece, begins, row, places);
+    }
   }
   row.mask.assign(row.ids.size(), text.all ? 1 : 0);
   if (text.all && !row.mask.empty()) row.mask.front() = 0;

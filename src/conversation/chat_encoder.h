@@ -34,15 +34,17 @@ class ChatEncoder {
   /// Marks of ControlTokens in the text: these tokens are encoded as plain text, each piece between
   /// them for itself. IoError where a token's mask cannot be told: the tokenizer changes the text,
   /// and its kind does not say where a token comes from; and for a control token that the tokenizer
-  /// makes even of plain text.
-  ChatRow encode(ConversationText text);
+  /// makes even of plain text. `apart`: what is before the first answer and the rest are texts of
+  /// their own, as a model with an encoder reads them.
+  ChatRow encode(ConversationText text, bool apart = false);
 
   /// The ids of a text alone.
   std::vector<int32_t> ids(std::string_view text);
 
  private:
-  /// Appends the ids of a piece and the bytes of `text` that each comes from.
-  void append(std::string_view text, const TextPiece& piece, ChatRow& row,
+  /// Appends the ids of a piece and the bytes of `text` that each comes from. `begins`: the piece
+  /// is the first of a text.
+  void append(std::string_view text, const TextPiece& piece, bool begins, ChatRow& row,
               std::vector<TextRange>& places);
   /// Returns the bytes without a token.
   int64_t encode_with_places(std::string_view text, bool as_text, std::vector<int32_t>& ids,

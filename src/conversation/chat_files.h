@@ -39,6 +39,8 @@ struct ChatFilesSettings {
   Overlong overlong = Overlong::refuse;
   bool skip_invalid = false;            ///< leave invalid lines out instead of refusing all
   bool control_tokens_as_text = false;  ///< encode those in messages as plain text
+  /// For a model with an encoder: prompts and completions are texts of their own.
+  bool completions_apart = false;
   TokenType type = TokenType::int32;
   int workers = 1;
 };

@@ -122,7 +122,7 @@ void LineRows::read_pictures(const Conversation& conversation,
 }
 
 ChatRow LineRows::encoded(ConversationText text, const Conversation& conversation) {
-  if (settings_.images == nullptr) return encoder_.encode(std::move(text));
+  if (settings_.images == nullptr) return encoder_.encode(std::move(text), is_apart(conversation));
   const ImagePlaces& places = *settings_.images;
   const std::vector<std::string> images = images_of(conversation, text.messages);
   places.expand(text, images.size());
@@ -241,7 +241,8 @@ void LineRows::add_row(ChatRow row, size_t messages, const Conversation& convers
                        TrainOn train_on, PieceRows& result) {
   result.counts.unknown_bytes += row.unknown_bytes;
   if (conversation.plain) {
-    result.counts.open_ends += open_ends(row);
+    // The rows of such a model get its end token.
+    if (!is_apart(conversation)) result.counts.open_ends += open_ends(row);
   } else if (train_on != TrainOn::all) {
     result.counts.open_answers += open_ends(row);
   }

@@ -33,6 +33,10 @@ class LineRows {
   /// Reads the pictures of a conversation, whose paths begin at `folder`. InvalidConversation
   /// (broken_image) for one that cannot be read.
   void read_pictures(const Conversation& conversation, const std::filesystem::path& folder);
+  /// Whether what is before the answer and the answer are texts of their own.
+  bool is_apart(const Conversation& conversation) const {
+    return settings_.completions_apart && conversation.plain.has_value();
+  }
   /// The row of a text, with its pictures. InvalidConversation unless it has a place for each.
   ChatRow encoded(ConversationText text, const Conversation& conversation);
   /// InvalidConversation if an answer would be learned as an empty one, since its tool calls do not

@@ -301,7 +301,8 @@ std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelCon
     Edge edge;
     if (stream)
       edge.push_back(stream_edge(context, in_encoder ? encoder_rows(batch).rows : batch, hidden));
-    if (encoded) edge.push_back(encoded_edge(context, encoder_rows(batch).rows, hidden));
+    if (encoded && encoder_rows(batch).encodes())
+      edge.push_back(encoded_edge(context, encoder_rows(batch).rows, hidden));
     return edge;
   };
 }

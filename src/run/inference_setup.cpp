@@ -151,7 +151,9 @@ int64_t take_pairs(const InferenceRequest& request, const ModelConfig& model, co
   const PairLengths longest = longest_of_pairs(request.conversations->prefix, end);
   defaults.model.encoder.encoder_seq_length.resolve(std::max<int64_t>(1, longest.input));
   const bool given = request.sequence_length || !peek.config.model.seq_length.is_auto();
-  return given ? length : std::max<int64_t>(1, longest.answer);
+  // Context ranks have two parts of a row each.
+  const int64_t cp = peek.config.parallel.context_parallel_size, parts = cp > 1 ? 2 * cp : 1;
+  return given ? length : (std::max<int64_t>(1, longest.answer) + parts - 1) / parts * parts;
 }
 
 }  // namespace

@@ -273,6 +273,12 @@ void validate_sample_prompts(const RunConfig& config, Problems& problems) {
         "model.context_parallel_size = {} cannot cut; expected 1",
         config.parallel.context_parallel_size);
   }
+  if (config.parallel.encoder_pipeline_model_parallel_size > 0) {
+    problems.add(
+        "validation.sample_prompts: answers are made token by token, for which the encoder is on "
+        "the decoder's first stage; model.encoder_pipeline_model_parallel_size is {}, expected 0",
+        config.parallel.encoder_pipeline_model_parallel_size);
+  }
   if (config.tensor_overlap.tp_comm_overlap.value_or(false)) {
     problems.add(
         "validation.sample_prompts: answers are made token by token, but "

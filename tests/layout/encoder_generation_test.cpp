@@ -50,6 +50,7 @@ TEST_P(EncoderGenerationLayout, GivesTheTokensOfOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, EncoderGenerationLayout,
                          testing::Values(layout(2, 1, 1, 1), layout(1, 1, 1, 2), layout(2, 1, 1, 2),
+                                         layout(1, 1, 2, 1), layout(2, 1, 2, 2),
                                          layout(2, 1, 1, 1, {"model.sequence_parallel=true"},
                                                 "sequence")),
                          [](const auto& info) { return info.param.name; });

@@ -30,6 +30,26 @@ std::vector<std::string> rows_of(const std::string& text, const std::string& lin
   return rows;
 }
 
+/// A model with an encoder reads a prompt as a text, and says another.
+TEST(ChatEncoderTest, APromptAndItsCompletionMayBeTextsOfTheirOwn) {
+  const Tokenizer tokenizer = test::chat_tokenizer();
+  const AnswerFinder finder(nullptr, &tokenizer.added_tokens(), {});
+  ChatEncoder encoder(tokenizer);
+  for (const auto& [prompt, completion] :
+       {std::pair{"on th", "e cat"}, {"Hi", "there"}, {"a ", " b"}}) {
+    const Conversation pair = parse_conversation(std::string(R"({"prompt": ")") + prompt +
+                                                 R"(", "completion": ")" + completion + "\"}");
+    const ConversationTexts texts = finder.find(pair, TrainOn::completion);
+    const ChatRow row = encoder.encode(texts.whole, true);
+    std::vector<int32_t> expected = encoder.ids(prompt);
+    const size_t of_prompt = expected.size();
+    const std::vector<int32_t> answer = encoder.ids(completion);
+    expected.insert(expected.end(), answer.begin(), answer.end());
+    EXPECT_EQ(row.ids, expected);
+    for (size_t i = 0; i < row.mask.size(); ++i) EXPECT_EQ(row.mask[i], i >= of_prompt ? 1 : 0);
+  }
+}
+
 const char* const kTwoTurns =
     R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"},
         {"role": "user", "content": "Why"}, {"role": "assistant", "content": "So"}]})";
