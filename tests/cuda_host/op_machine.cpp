@@ -13,6 +13,7 @@
 #include "cuda_host/checked_ops.h"
 #include "cuda_host/emulator.h"
 #include "cuda_host/gemm_targets.h"
+#include "hardware/cuda_target.h"
 #include "ops/cuda/launch/cuda_launches.h"
 #include "support/op_testing.h"
 
@@ -95,6 +96,7 @@ bool rounds_attention_factors(CpuIsa, DType dtype) {
 OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> families)
     : device_(make_cpu_device(threads)) {
   table_.traits.name = "cuda:sm_90a";
+  table_.traits.block_memory_bytes = cuda_block_memory_bytes(CudaTarget::sm_90a);
   for (AddFamily add : families) add(table_, CpuIsa::portable);
   OpTable kernels = cuda_ops_with_launches(CudaTarget::sm_90a);
   kernels.gemm = gemm_of_targets();

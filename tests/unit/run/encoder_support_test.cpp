@@ -89,8 +89,9 @@ TEST(EncoderSupport, RowsOfTheEncoderAreCutOverTensorRanksWhereTheyDivide) {
   EXPECT_TRUE(setup_of(tiny_run("t5") + tensor).config.parallel.sequence_parallel.value());
   const Overrides odd = tensor + Overrides{"model.encoder_seq_length=7"};
   EXPECT_FALSE(setup_of(tiny_run("t5") + odd).config.parallel.sequence_parallel.value());
-  EXPECT_THAT(refusal(odd + Overrides{"model.sequence_parallel=true"}),
-              AllOf(HasSubstr("the 7 tokens of the encoder's rows"), HasSubstr("nearest: 6 or 8 tokens")));
+  EXPECT_THAT(
+      refusal(odd + Overrides{"model.sequence_parallel=true"}),
+      AllOf(HasSubstr("the 7 tokens of the encoder's rows"), HasSubstr("nearest: 6 or 8 tokens")));
 }
 
 }  // namespace
