@@ -55,6 +55,8 @@ def randomize(model, generator):
             value = noise * parameter.shape[1] ** -0.5 * (1.0 if scaled_embedding else 1.5)
         else:
             value = noise * (0.8 * min(parameter.shape[-2:]) ** -0.5)
+            if name.endswith("Attention.q.weight"):  # of T5, whose scores are not scaled
+                value *= model.config.d_kv ** -0.5
         parameter.data.copy_(value)
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):  # DeepSeek-V3's selection bias, large enough to change choices
