@@ -136,12 +136,12 @@ std::optional<VisionConfig> read_vision_config(std::string_view text, const std:
 
 std::string with_vision_config(const ModelConfig& config, const std::string& text_model) {
   Json json = parse_json<Json>(config.vision.fields, "config.json", kLimits);
-  json[kText] = parse_json<Json>(text_model, "config.json", kLimits);
-  json[kText].erase("architectures");
   json["tie_word_embeddings"] = config.tied_embeddings;
   json["image_token_index"] = config.vision.image_token;
   if (config.vision.tower_prefix != kPublishedTower)
     json[kTowerPrefixField] = config.vision.tower_prefix;
+  json[kText] = parse_json<Json>(text_model, "config.json", kLimits);
+  json[kText].erase("architectures");
   return json.dump(2) + "\n";
 }
 

@@ -95,9 +95,9 @@ Tensor Tensor::view(const Shape& shape) const {
   VIADUCT_CHECK(ShapeError, shape.elements() == elements(),
                 "cannot view {} as {}: {} elements against {}", describe(*this), to_string(shape),
                 elements(), shape.elements());
+  if (elements() == 0) return Tensor(storage_, dtype_, shape, offset_bytes_);
   Tensor result = *this;
   result.shape_ = shape;
-  if (elements() == 0) return result;
   // Walk both shapes from the innermost dim: every dense run of old dims may be split again.
   int source = rank() - 1, target = shape.rank() - 1;
   while (source >= 0 || target >= 0) {

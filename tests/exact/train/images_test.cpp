@@ -44,7 +44,7 @@ TEST_P(ImagesTraining, AResumedRunHasTheSameBits) {
   const Overrides run = run_of("llava_clip") + GetParam();
   const test::RunOutcome expected = train_run(run);
   const std::string save = "checkpoint.save=" + (folder / "run").string();
-  train_run(run + Overrides{"train.train_iters=2", save});
+  train_run(run + Overrides{"train.exit_interval=2", save});
   const test::RunOutcome resumed =
       train_run(run + Overrides{save, "checkpoint.load=" + (folder / "run").string()});
   EXPECT_EQ(resumed.tensors, expected.tensors);
@@ -60,7 +60,7 @@ TEST(PicturesTraining, LearnsFromWhatIsInThePictures) {
   const Overrides run = data.run() + Overrides{"train.micro_batch_size=1"};
   const test::RunOutcome expected = train_run(run);
   const std::string save = "checkpoint.save=" + (data.folder() / "run").string();
-  train_run(run + Overrides{"train.train_iters=1", save});
+  train_run(run + Overrides{"train.exit_interval=1", save});
   const test::RunOutcome resumed =
       train_run(run + Overrides{save, "checkpoint.load=" + (data.folder() / "run").string()});
   EXPECT_EQ(resumed.tensors, expected.tensors);

@@ -40,6 +40,7 @@ std::vector<test::TinyModel> variants() {
   ModelConfig scaled = test::tiny_model("gemma2");  // tokens are scaled, and features are not
   scaled.vision = tiny_tower(TowerKind::clip);
   scaled.vision.drops_first = false;
+  scaled.padding_token = -1;  // whose gradient is left out
   ModelConfig projector = clip;
   projector.vision.freeze_tower = projector.vision.freeze_text = true;
   ModelConfig tower = siglip;

@@ -67,8 +67,8 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
            {{"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
             "model.sequence_parallel: true"},
            {{"model.recompute_granularity=selective"}, "model.recompute_granularity: selective"},
-           {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
-           {{"peft.scheme=lora"}, "peft.scheme: lora"},
+           {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "mixed_precision.recipe"},
+           {{"peft.scheme=lora", "peft.dim=2"}, "peft.scheme: lora"},
            {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
             "dataset.packing_split: true"}}) {
     EXPECT_THAT(refusal(overrides),
