@@ -46,7 +46,7 @@ List tensors_and_context() {
        {"dist.ranks=3", kStages, "model.encoder_pipeline_model_parallel_size=1", "model.family=t5",
         "model.encoder_seq_length=48"},
        true},
-      {"images", {"dist.ranks=4", kTensor, "model.hf_config=" + llava()}, true},
+      {"images", {"dist.ranks=4", kTensor, "model.hf_config=" + llava()}},
       {"images_frozen_tower",
        {"dist.ranks=2", "model.hf_config=" + llava(), "model.freeze_vision_model=true"}},
       {"tensor", {"dist.ranks=2", kTensor}, true},
