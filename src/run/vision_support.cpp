@@ -45,7 +45,7 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
-                config.peft.scheme.value_or("an adapter"), "null");
+                choice_name_or(config.peft.scheme, "an adapter"), "null");
 }
 
 std::optional<ImageRowSettings> image_rows(const ModelConfig& model) {
