@@ -336,6 +336,7 @@ void add_moe_fields(FieldGroup& group, MoeFields& fields) {
   add_losses(group, fields);
   add_capacity(group, fields);
   add_dispatcher(group, fields);
+  group.idle({});
 }
 
 void take_moe(MoeFields& fields, const MoeConfig& moe) {

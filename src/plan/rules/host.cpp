@@ -81,6 +81,8 @@ Finding gc_aligned(const Figures&, const Thresholds&) {
 }
 
 Finding cpu_binding(const Figures& f, const Thresholds&) {
+  const bool gpus = f.machine ? !f.machine->cluster.gpu.is_cpu : f.config.dist.on_cuda();
+  if (!gpus) return not_applicable("ranks have no GPUs");
   const auto& binds = f.config.dist.numactl;
   if (!binds)
     return not_applicable(

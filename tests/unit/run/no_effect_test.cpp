@@ -43,6 +43,14 @@ TEST(NoEffect, TablesNameFields) {
   }
 }
 
+// Rules of a group of fields end with it.
+TEST(NoEffect, WhatComesBehindExpertsActsWithoutThem) {
+  EXPECT_THAT(notes({"model.qk_layernorm=true", "model.qk_layernorm_per_head=false"}), IsEmpty());
+  EXPECT_THAT(notes({"model.moe_router_topk=1", "model.moe_z_loss_coeff=0.1"}),
+              ElementsAre("model.moe_router_topk, model.moe_z_loss_coeff have no effect here: "
+                          "model.num_moe_experts = null"));
+}
+
 TEST(NoEffect, OneLineAReason) {
   EXPECT_THAT(notes({"model.tp_comm_overlap_rs_dgrad=true", "model.cp_comm_type=a2a+p2p",
                      "comm_overlap.tp_comm_overlap_cfg={qkv_fprop: {aggregate: false}}"}),
