@@ -89,7 +89,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
            return position_type(c);
          return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
        }},
-      {{"model.qk_layernorm_own_weights"},
+      {{"model.qk_layernorm_per_head", "model.qk_layernorm_own_weights"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
        }},
@@ -331,6 +331,15 @@ const std::vector<NoEffectRule>& training_without_effect() {
          if (!c.checkpoint.save) return std::string("checkpoint.save is null: nothing is saved");
          return reason_if(data_parallel_size(c) * c.parallel.context_parallel_size == 1,
                           "one data-parallel rank has no copies to share");
+       }},
+      {{"train.check_weight_hash_across_dp_replicas_interval"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         // Experts that are not cut over the tensor ranks have copies there.
+         const bool copies_of_experts =
+             c.model.moe.experts() > 0 && c.parallel.tensor_model_parallel_size > 1;
+         return reason_if(
+             document_ranks(c) == 1 && !copies_of_experts,
+             "data-parallel ranks · context_parallel_size = 1: weights have no copies");
        }},
       {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
        [](const RunConfig& c, const ConfigOutcome&) {
