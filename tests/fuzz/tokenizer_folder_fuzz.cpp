@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const bool kWritten = [] {
     write_file_atomically(kFolder / "tokenizer.json",
                           R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2},
-                              "merges": ["a b"]}, "pre_tokenizer": {"type": "ByteLevel"}})");
+                              "merges": ["a b"]}, "pre_tokenizer": {"type": "ByteLevel",
+                              "add_prefix_space": true, "trim_offsets": true}})");
     return true;
   }();
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -11,6 +11,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -26,7 +27,7 @@ class LoadTokenizer : public testing::Test {
     std::filesystem::copy(test::test_data("tokenizer") / from / name, folder_ / name);
   }
   void write(const char* name, const json& content) {
-    write_file_atomically(folder_ / name, content.dump());
+    write_file_atomically(folder_ / name, test::whole_tokenizer(content).dump());
   }
   Tokenizer load() const { return load_tokenizer(folder_.path()); }
 
@@ -55,7 +56,8 @@ TEST_F(LoadTokenizer, NamesTheStepThatItCannotRead) {
   json document = {{"model", {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
                    {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "xy"}}}};
   write("tokenizer.json", document);
-  EXPECT_THAT([&] { load(); }, ThrowsMessage<IoError>(HasSubstr("Metaspace: replacement")));
+  EXPECT_THAT([&] { load(); },
+              ThrowsMessage<IoError>(HasSubstr("Metaspace of the pre_tokenizer: \"replacement\"")));
   document["pre_tokenizer"] = {{"type", "Punctuation"}, {"behavior", "Odd"}};
   write("tokenizer.json", document);
   EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("Punctuation: behavior")));
