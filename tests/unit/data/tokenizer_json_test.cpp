@@ -122,6 +122,19 @@ TEST(TokenizerJson, LooksForNormalizedTokensInTheNormalizedText) {
   EXPECT_THAT(ids_of(document, "a\uff43\uff43"), ElementsAre(0, 2, 2));
 }
 
+// As the library: by the text that is shown, here of NFKC.
+TEST(TokenizerJson, TextWithoutSpecialTokensLeavesOutWhatIsShownAsOne) {
+  json document = small();
+  document["normalizer"] = {{"type", "NFKC"}};
+  document["added_tokens"].push_back(added(9, "\uff43", "normalized", true));
+  EXPECT_TRUE(parse(document).is_special(9));
+  EXPECT_FALSE(parse(document).is_left_out(9));
+  EXPECT_TRUE(parse(document).is_left_out(8));
+  EXPECT_FALSE(parse(document).is_left_out(0));
+  document["added_tokens"].push_back(added(2, "c", "normalized", true));
+  EXPECT_TRUE(parse(document).is_left_out(9)) << "shown as the special token c";
+}
+
 TEST(TokenizerJson, PutsTheTemplateAroundOnDemand) {
   json document = small();
   document["post_processor"] = json::parse(R"({"type": "Sequence", "processors": [
