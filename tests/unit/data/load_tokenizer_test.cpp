@@ -52,6 +52,22 @@ TEST_F(LoadTokenizer, RefusesFurtherVersions) {
   EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("tokenizer.4.0.0.json")));
 }
 
+// transformers changes the cuts of such a folder.
+TEST_F(LoadTokenizer, RefusesToFixThePatternOfMistral) {
+  json vocabulary = json::object();
+  for (int id = 0; id < 100001; ++id) vocabulary["t" + std::to_string(id)] = id;
+  json document = {{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
+  write("tokenizer.json", document);
+  write("tokenizer_config.json", {{"fix_mistral_regex", true}});
+  EXPECT_EQ(load().vocab_size(), 100001);
+  write("config.json", {{"model_type", "mistral"}, {"transformers_version", "4.57.1"}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("fix_mistral_regex")));
+  write("config.json", {{"model_type", "mistral"}, {"transformers_version", "5.0.0"}});
+  EXPECT_NO_THROW(load());
+  write("config.json", {{"model_type", "llama"}});
+  EXPECT_NO_THROW(load());
+}
+
 TEST_F(LoadTokenizer, NamesTheStepThatItCannotRead) {
   json document = {{"model", {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
                    {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "xy"}}}};
