@@ -135,10 +135,10 @@ def mutated_files(viaduct, options):
                 except BaseException as error:  # Rust panics are no Exception
                     if isinstance(error, KeyboardInterrupt):
                         raise
-                    result = "their error"
-        outcome = ("theirs refused" if isinstance(theirs, str) else "theirs read", "ours refused" if isinstance(result, str) else "ours read")
-        if result == "their error":
-            outcome = ("theirs read, and failed", "")
+                    result = None
+        outcome = f"theirs {'refused' if isinstance(theirs, str) else 'read'}, ours {'refused' if isinstance(result, str) else 'read'}"
+        if result is None:
+            outcome = "theirs read, and failed at a text"
         counts[outcome] = counts.get(outcome, 0) + 1
         if not isinstance(theirs, str) and isinstance(result, str):
             reason = re.sub(r'\d+|"[^"]*"', "#", result.split("tokenizer.json: ", 1)[-1])[:90]
@@ -146,7 +146,7 @@ def mutated_files(viaduct, options):
         differing += bool(found)
         for what, given, ours, expected in found[:1]:
             print(f"seed {seed} ({change}): {what} of {given!r}:\n  ours   {ours!r}\n  theirs {expected!r}", flush=True)
-    print(f"files of seeds {options.seed} to {options.seed + options.files - 1}: {differing} differ; " + "; ".join(f"{' / '.join(k)}: {n}" for k, n in sorted(counts.items())))
+    print(f"files of seeds {options.seed} to {options.seed + options.files - 1}: {differing} differ; " + "; ".join(f"{k}: {n}" for k, n in sorted(counts.items())))
     for reason, count in sorted(refusals.items(), key=lambda item: -item[1]):
         print(f"  refused by ours alone {count}: {reason}")
     return differing
