@@ -35,8 +35,8 @@ void TokenPlaces::add(TextPlace place, std::string_view spelling) {
   places_.push_back(entry);
 }
 
-std::vector<TokenSpan> TokenPlaces::spans(std::string_view text,
-                                          const std::vector<Trim>& trims) const {
+std::vector<TokenSpan> TokenPlaces::spans(std::string_view text, const std::vector<Trim>& trims,
+                                          bool with_template) const {
   std::vector<size_t> character_of(text.size() + 1);
   size_t characters = 0;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -51,7 +51,8 @@ std::vector<TokenSpan> TokenPlaces::spans(std::string_view text,
     const size_t end = std::min(entry.place.end, text.size());
     TokenSpan span{character_of[begin], character_of[end]};
     for (const Trim& how : trims) {
-      const bool first = spans.empty() || span.begin == 0;
+      const bool leads = spans.empty() && !(with_template && how.behind_template);
+      const bool first = leads || span.begin == 0;
       trim(span, entry.spaces_before, entry.spaces_after, first, how);
     }
     spans.push_back(span);

@@ -28,9 +28,11 @@ class TokenPlaces {
   /// the first token may be one that the tokenizer put there.
   struct Trim {
     bool added_space = true;
+    bool behind_template = false;  // the template's tokens come first, if they are asked for
   };
   /// The characters of `text`, the original, after `trims`, one after the other.
-  std::vector<TokenSpan> spans(std::string_view text, const std::vector<Trim>& trims) const;
+  std::vector<TokenSpan> spans(std::string_view text, const std::vector<Trim>& trims,
+                               bool with_template) const;
 
  private:
   struct Entry {

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -242,12 +243,13 @@ TEST(GgufTokenizer, RolesOfATokenizerWithoutKeys) {
   ModelConfig model = model_of(1000);
   model.begin_token = 1;
   model.end_tokens = {2};
-  const std::string unigram = R"({
+  const std::string unigram = test::whole_tokenizer(nlohmann::json::parse(R"({
       "added_tokens": [{"id": 0, "content": "<unk>", "special": true},
                        {"id": 1, "content": "<s>", "special": true},
                        {"id": 2, "content": "</s>", "special": true}],
       "model": {"type": "Unigram", "unk_id": 0,
-                "vocab": [["<unk>", 0], ["<s>", 0], ["</s>", 0], ["a", -1]]}})";
+                "vocab": [["<unk>", 0], ["<s>", 0], ["</s>", 0], ["a", -1]]}})"))
+                                  .dump();
   const auto config = configuration_back(
       model, {{"tokenizer.json", unigram},
               {"tokenizer_config.json", R"({"unk_token": "<unk>", "mask_token": "<mask>"})"}});

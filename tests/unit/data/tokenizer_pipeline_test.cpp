@@ -57,9 +57,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "form_nfc", "form_nfd", "form_nfkc", "form_nfkd", "form_nmt", "form_strip",
                     "form_stripaccents", "left_out", "legacy_prefix", "letters_first",
                     "metaspace_always", "metaspace_first", "metaspace_never", "no_decoder",
-                    "spaces_taken_once", "spaces_taken_twice", "trimmed", "trimmed_by_roberta",
-                    "trimmed_in_template", "unigram", "unigram_bytes", "unknown",
-                    "unknown_between_bytes"),
+                    "spaces_taken_once", "spaces_taken_twice", "trimmed", "trimmed_behind_template",
+                    "trimmed_by_roberta", "trimmed_in_template", "unigram", "unigram_bytes",
+                    "unknown", "unknown_between_bytes"),
     [](const auto& info) { return std::string(info.param); });
 
 SplitBehavior behavior_of(const std::string& name) {
