@@ -159,7 +159,7 @@ def by_expert(model_type, name, tensor):
     before, experts, last = TOGETHER.get(rest, rest).partition(".experts.")
     if not experts or "." in last:
         return [(name, tensor)]
-    if model_type == "gpt_oss":
+    if model_type in ("gpt_oss", "llama4_text"):
         return [(f"{start}{before}.experts.{expert}.{last}", tensor[expert]) for expert in range(len(tensor))]
     block, gate, up, down = BLOCKS.get(model_type, COMMON_BLOCK)
     found = []
