@@ -44,7 +44,6 @@ def main():
             raise RuntimeError(f"{folder.name}: this version of transformers does not compute the results of golden.safetensors ({difference})")
         network.generation_config = transformers.GenerationConfig()
         prompt = rows[0, :PROMPT].tolist()
-        print(folder.name, flush=True)
         models[folder.name] = {"prompt": prompt, "greedy": continued(network, prompt),
                                "penalized": continued(network, prompt, repetition_penalty=PENALTY)}
     text = json.dumps({"transformers": transformers.__version__, "repetition_penalty": PENALTY, "models": models})

@@ -170,8 +170,10 @@ TensorNames gemma4_names() {
 }  // namespace
 
 ModelFamily gemma4_text() {
-  return {"gemma4_text",     "Gemma4ForCausalLM", read_gemma4_text,
-          write_gemma4_text, gemma4_names(),      resolve_gemma4_text};
+  ModelFamily family{"gemma4_text",     "Gemma4ForCausalLM", read_gemma4_text,
+                     write_gemma4_text, gemma4_names(),      resolve_gemma4_text};
+  family.since_version5 = true;
+  return family;
 }
 
 }  // namespace viaduct::families
