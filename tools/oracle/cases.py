@@ -289,7 +289,7 @@ CASES = {
     "falcon_every_head": (falcon(multi_query=False, ffn_hidden_size=100, layer_norm_epsilon=1e-4), 64),
     "gptj": (gptj(), 64),
     "gptj_tied": (gptj(tie_word_embeddings=True, n_inner=100, rotary_dim=14, n_head=3, n_embd=48, activation_function="gelu"), 200),
-    "exaone4": (decoder("exaone4", head_dim=16, sliding_window=None), 64),
+    "exaone4": (decoder("exaone4", head_dim=16, sliding_window=None, layer_types=[FULL, FULL]), 64),
     "exaone4_window": (decoder("exaone4", head_dim=20, num_hidden_layers=4, sliding_window=21, sliding_window_pattern=4,
                                **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                       original_max_position_embeddings=64)), 200),
