@@ -98,8 +98,9 @@ void check_full_attention(const ModelConfig& c, std::vector<std::string>& proble
     expect(c.positions != PositionKind::linear_bias, dim, full.head_dim, "positions without alibi");
     expect(!c.qk_norm_own_weights, dim, full.head_dim, "qk_layernorm_own_weights=false");
   }
-  expect(!full.values_from_keys || (c.v_l2_norm && c.qk_norm && !c.qk_norm_after_rotary), shared,
-         "true", "v_l2_norm and qk_layernorm before rope");
+  expect(!full.values_from_keys ||
+             (c.v_l2_norm && c.qk_norm && !c.qk_norm_after_rotary && !c.qk_norm_own_weights),
+         shared, "true", "v_l2_norm and qk_layernorm before rope");
   expect(!c.v_l2_norm || !c.latent.any(), "v_l2_norm", "true", "multi_latent_attention=false");
   expect(!c.v_l2_norm || !c.encoder.any(), "v_l2_norm", "true", "a model without an encoder");
 }
