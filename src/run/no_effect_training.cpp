@@ -112,6 +112,14 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.model.pre_sublayer_norm.value(), "model.pre_sublayer_norm = false");
        }},
+      {{"model.full_attention_kv_channels", "model.full_attention_num_query_groups",
+        "model.full_attention_values_from_keys"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::vector<int64_t>& layers = c.model.window_layers.value();
+         const bool all =
+             c.model.window_size.value() && std::ranges::find(layers, 0) == layers.end();
+         return reason_if(all, "every layer has a window");
+       }},
       {{"model.window_rotary_base"},
        [](const RunConfig& c, const ConfigOutcome&) {
          if (c.model.position_embedding_type.value() != PositionKind::rotary)

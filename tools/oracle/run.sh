@@ -39,11 +39,11 @@ if [[ ${1:-} == templates ]]; then
     --folder "$root/build/llama-cpp-python" "${@:2}"
 fi
 case ${1:-} in
-  families | scale | smollm2 | tuning | decode)
+  scale | smollm2 | tuning | decode)
     script=$1.py
     shift
     ;;
-  adapters | exports | images)
+  adapters | exports | families | images)
     script=$1.py
     environment=$root/build/oracle-newest-env
     requirements=requirements_newest.txt
