@@ -6,6 +6,7 @@
 #include "config/problems.h"
 #include "conversation/chat_encoder.h"
 #include "conversation/message_checks.h"
+#include "conversation/text_parts.h"
 #include "conversation/tool_visibility.h"
 #include "generate/adapter_choice.h"
 
@@ -40,6 +41,16 @@ void check_messages(const Conversation& conversation, const std::string& where) 
   VIADUCT_CHECK(ConfigError, !messages.back().is_answer(),
                 "{}: the last message is an answer (of the assistant); expected one to answer",
                 where);
+}
+
+/// The conversation of a line of JSON; {"prompt": TEXT} is a message of the user, as in a file of
+/// validation.sample_prompts.
+Conversation asked_conversation(const std::string& line, const std::string& where) {
+  const auto document = try_parse_json<nlohmann::json>(line);
+  if (!document || !document->is_object() || !document->contains("prompt") ||
+      document->contains("completion") || !(*document)["prompt"].is_string())
+    return read_conversation(line, where);
+  return conversation_of((*document)["prompt"].get<std::string>());
 }
 
 }  // namespace
@@ -80,10 +91,12 @@ void ChatPrompts::encode_marked(std::string text, PromptText& prompt) const {
   prompt.text = std::move(marked.text);
 }
 
-PromptText ChatPrompts::prompt(const Conversation& conversation, std::string where) const {
-  check_messages(conversation, where);
+PromptText ChatPrompts::prompt(const Conversation& asked, std::string where) const {
+  check_messages(asked, where);
   PromptText prompt{.where = std::move(where)};
   const RenderOptions options{.add_generation_prompt = true, .clock = clock_};
+  Conversation conversation = asked;
+  join_text_parts(renderer_, conversation, options);
   try {
     if (control_tokens_) {
       encode_marked(renderer_.render(control_tokens_->marked(conversation), options).text, prompt);
@@ -133,7 +146,7 @@ std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, 
   for (const PromptText& line : lines) {
     try {
       made.push_back(prompts.prompt(
-          jsonl ? read_conversation(line.text, line.where) : conversation_of(line.text),
+          jsonl ? asked_conversation(line.text, line.where) : conversation_of(line.text),
           line.where));
       if (!jsonl) continue;
       const auto document = parse_json<nlohmann::json>(line.text, line.where);

@@ -27,10 +27,10 @@ class ChatPrompts {
   ChatPrompts& operator=(const ChatPrompts&) = delete;
 
   /// Text and ids of a conversation, with special tokens recognised and none added, and what of its
-  /// tools is not in the text. ConfigError if
-  /// there is nothing to answer: no messages, or the last one is an answer; and where the template
-  /// refuses the conversation.
-  PromptText prompt(const Conversation& conversation, std::string where) const;
+  /// tools is not in the text. Contents that are lists of text are joined where the template takes
+  /// texts (conversation/text_parts.h). ConfigError if there is nothing to answer: no messages, or
+  /// the last one is an answer; and where the template refuses the conversation.
+  PromptText prompt(const Conversation& asked, std::string where) const;
 
   /// The special token that ends an answer in the template, if it writes one.
   std::optional<int32_t> end_of_turn() const { return end_of_turn_; }
@@ -56,7 +56,8 @@ ChatMessage read_message(const std::string& line, const std::string& where);
 Conversation conversation_of(std::string text);
 
 /// Prompts of conversations, made of lines as read by read_prompt_lines: each a JSON object
-/// (`jsonl`; its `id` and `adapter` go into PromptText), or the text of a user. ConfigError that
+/// (`jsonl`; a conversation, or a `prompt`, which is a message of the user; its `id` and `adapter`
+/// go into PromptText), or the text of a user. ConfigError that
 /// lists every line that is no conversation to answer.
 std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
                                           const ChatPrompts& prompts);
