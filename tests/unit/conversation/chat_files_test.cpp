@@ -443,12 +443,15 @@ TEST_F(ChatFiles, CountArgumentsThatAreEncodedTwice) {
 
 // A template of texts would write a list out as Python does, and this would be learned.
 TEST_F(ChatFiles, PartsOfTextAreATextWhereTheTemplateTakesTexts) {
+  const std::string asks = "{% if add_generation_prompt %}{{ 'a:' }}{% endif %}";
   const ChatRenderer shows = ChatRenderer::of_text(
-      "{% for m in messages %}{{ m.role[0] ~ ':' ~ (m.content | trim) ~ '</s>' }}{% endfor %}", "x",
-      {});
+      "{% for m in messages %}{{ m.role[0] ~ ':' ~ (m.content | trim) ~ '</s>' }}{% endfor %}" +
+          asks,
+      "x", {});
   const ChatRenderer takes = ChatRenderer::of_text(
       "{% for m in messages %}{{ m.role[0] + ':' }}{% if m.content is string %}{{ m.content }}{% "
-      "else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}</s>{% endfor %}",
+      "else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}</s>{% endfor %}" +
+          asks,
       "x", {});
   const std::string lines =
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"},
