@@ -35,6 +35,7 @@
 #include "train/fit_micro_batch.h"
 #include "train/signals.h"
 #include "train/trainer.h"
+#include "train/watched_metric.h"
 #include "train_simulated.h"
 
 namespace viaduct::cli {
@@ -340,6 +341,7 @@ Subcommand add_train(CLI::App& root) {
               std::vector<std::string> warnings = check_conversations(prepared);
               // A run's trainer gives them.
               if (options->dry_run) {
+                check_watched_metric(prepared.config);
                 std::ranges::move(warnings, std::back_inserter(prepared.warnings));
                 if (std::string unsaved = unsaved_warning(prepared.config); !unsaved.empty())
                   prepared.warnings.push_back(std::move(unsaved));
