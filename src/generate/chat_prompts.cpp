@@ -64,6 +64,12 @@ void check_image_tokens(const PromptImages* images, const PromptText& prompt) {
                 counted(prompt.images.count, "picture"));
 }
 
+/// The line's pictures into the messages; InvalidConversation if the model reads none.
+void take_images(const TemplateMap& line, bool reads_images, Conversation& conversation) {
+  if (reads_images) return read_images(line, conversation);
+  check_no_images(line, kReadsTexts);
+}
+
 /// Whether a line asks by {"prompt": TEXT} alone, as in a file of validation.sample_prompts.
 bool is_prompt(const TemplateMap& line) {
   const TemplateValue* prompt = line.find("prompt");
@@ -75,9 +81,8 @@ Conversation asked_conversation(const std::string& line, const std::string& wher
   try {
     const TemplateValue value = line_object(line);
     if (!is_prompt(value.as_map())) return read_conversation(line, where, images);
-    if (!images) check_no_images(value.as_map(), kReadsTexts);
     Conversation conversation = conversation_of(value.as_map().find("prompt")->as_text());
-    if (images) read_images(value.as_map(), conversation);
+    take_images(value.as_map(), images, conversation);
     return conversation;
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
@@ -174,11 +179,10 @@ Conversation conversation_of(std::string text) {
 Conversation read_conversation(const std::string& line, const std::string& where, bool images) {
   try {
     const TemplateValue value = line_object(line);
-    if (!images) check_no_images(value.as_map(), kReadsTexts);
     const ConversationReading reading{.checked = false};
     Conversation conversation =
         parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
-    if (images) read_images(value.as_map(), conversation);
+    take_images(value.as_map(), images, conversation);
     return conversation;
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
@@ -192,11 +196,7 @@ ChatMessage read_message(const std::string& line, const std::string& where, bool
     const TemplateValue value = TemplateValue::from_json(line, where);
     Conversation one;
     one.messages.push_back(ChatMessage::of_value(value));
-    if (images) {
-      read_images(value.as_map(), one);
-    } else {
-      check_no_images(value.as_map(), kReadsTexts);
-    }
+    take_images(value.as_map(), images, one);
     return std::move(one.messages.front());
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
