@@ -16,21 +16,23 @@ LATENT = {"model.q_lora_rank": 32, "model.kv_lora_rank": 32, "model.qk_head_dim"
 OWN_WIDTH = {"model.moe_ffn_hidden_size": 32}
 SHARED = {"model.moe_shared_expert_intermediate_size": 32}
 GROUPS = {"model.moe_router_num_groups": 2, "model.moe_router_group_topk": 1}
+# FP64 is computed by the reference kernels, which take fifty times as long as the others.
+OF_FP64 = {"model.hidden_size": 32, "model.ffn_hidden_size": 32, "train.global_batch_size": 4}
 
 
 def sizes_of_family(family):
     """Small sizes in place of those that a family brings along."""
     sizes = {}
     latent = "deepseek" in family or family == "kimi_k2"
-    if "moe" in family or family in ("mixtral", "gpt_oss", "minimax_m2", "dots1") or latent:
+    if "moe" in family or family in ("mixtral", "gpt_oss", "llama4_text", "minimax_m2", "dots1") or latent:
         sizes.update(EXPERTS)
     if latent:
         sizes.update(LATENT)
     if family in ("deepseek_v3", "kimi_k2"):
         sizes.update(GROUPS)
-    if ("_moe" in family and family != "hunyuan_v1_moe") or family == "dots1" or latent:
+    if ("_moe" in family and family != "hunyuan_v1_moe") or family in ("dots1", "llama4_text") or latent:
         sizes.update(OWN_WIDTH)
-    if family in ("qwen2_moe", "glm4_moe", "ernie4_5_moe", "dots1") or latent:
+    if family in ("qwen2_moe", "glm4_moe", "ernie4_5_moe", "dots1", "llama4_text") or latent:
         sizes.update(SHARED)
     if family == "hunyuan_v1_moe":  # as wide as the others
         sizes["model.moe_shared_expert_intermediate_size"] = TINY["model.ffn_hidden_size"]
@@ -110,6 +112,18 @@ def choose_tuning(random, what, inputs):
     return False
 
 
+def shrink_fp64(what, has_model):
+    """A run in FP64 takes not much longer than another one."""
+    what["train.global_batch_size"] = OF_FP64["train.global_batch_size"]
+    what["model.seq_length"] = 64 if "dataset.blend" in what else 32  # a conversation takes 64
+    if "dataset.packed_sequence_size" in what:
+        what["dataset.packed_sequence_size"] = what["model.seq_length"]
+    if not has_model:
+        what.update(OF_FP64)
+        if what["model.family"] == "hunyuan_v1_moe":
+            what["model.moe_shared_expert_intermediate_size"] = OF_FP64["model.ffn_hidden_size"]
+
+
 def choose_what(random, knobs, configuration, inputs):
     by_name = {knob.name: knob for knob in knobs}
     family = random.choice(by_name["model.family"].choices)
@@ -123,6 +137,8 @@ def choose_what(random, knobs, configuration, inputs):
     if random.random() < 0.3:
         what["optimizer.optimizer"] = random.choice(by_name["optimizer.optimizer"].choices)
     has_model = choose_tuning(random, what, inputs)
+    if what["mixed_precision.recipe"] == "fp64":
+        shrink_fp64(what, has_model)
     configuration.what = what
     configuration.random_names.update(name for name in what if name.startswith(("peft.", "dataset.pack", "dataset.pad", "dataset.answer")))
     pool = [knob for knob in knobs if knob.is_random() and not knob.is_how() and knob.name not in what

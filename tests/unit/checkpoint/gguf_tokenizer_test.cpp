@@ -116,6 +116,7 @@ TEST(GgufTokenizer, NamedTokensOfTheConfiguration) {
   const auto config =
       nlohmann::json::parse(tokenizer_of_gguf(keys, notes).at("tokenizer_config.json"));
   EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"model_input_names", {"input_ids", "attention_mask"}},
                                     {"eos_token", "<|endoftext|>"},
                                     {"unk_token", "<|unk|>"},
                                     {"sep_token", "<|sep|>"},
@@ -254,6 +255,7 @@ TEST(GgufTokenizer, RolesOfATokenizerWithoutKeys) {
       model, {{"tokenizer.json", unigram},
               {"tokenizer_config.json", R"({"unk_token": "<unk>", "mask_token": "<mask>"})"}});
   EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"model_input_names", {"input_ids", "attention_mask"}},
                                     {"bos_token", "<s>"},
                                     {"eos_token", "</s>"},
                                     {"unk_token", "<unk>"},
@@ -271,6 +273,7 @@ TEST(GgufTokenizer, RolesOfAClass) {
               {"merges.txt", ""},
               {"tokenizer_config.json", R"({"tokenizer_class": "RobertaTokenizer"})"}});
   EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"model_input_names", {"input_ids", "attention_mask"}},
                                     {"bos_token", "<s>"},
                                     {"eos_token", "</s>"},
                                     {"pad_token", "<pad>"},
