@@ -25,6 +25,10 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
              "Norms without weights on each head of query and key, in layers with rotary positions "
              "(Llama 4).")
       .constraint("needs rope; not with qk_layernorm or multi_latent_attention");
+  group
+      .field("v_l2_norm", config.v_l2_norm,
+             "Norms without weights on each head of value (Gemma 4).")
+      .constraint("without multi_latent_attention and encoder_num_layers");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,
@@ -38,6 +42,23 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .range(0, 1)
       .alias("window_attn_skip_freq")
       .constraint("one entry per layer");
+  group
+      .field("full_attention_kv_channels", config.full_attention_kv_channels,
+             "Channels of a head in layers without a window (Gemma 4); null: kv_channels.")
+      .range(1)
+      .constraint("with rope needs window_rotary_base; without multi_latent_attention");
+  group
+      .field("full_attention_num_query_groups", config.full_attention_num_query_groups,
+             "Key-value heads in layers without a window (Gemma 4); null: num_query_groups.")
+      .range(1)
+      .constraint(
+          "divides num_attention_heads; a tensor rank has whole heads of both numbers, or "
+          "shares one with as many ranks");
+  group
+      .field("full_attention_values_from_keys", config.full_attention_values_from_keys,
+             "Layers without a window have no projection of values: values are the keys before "
+             "their norm and rotation (Gemma 4).")
+      .constraint("needs v_l2_norm and qk_layernorm before rope");
   group
       .field(
           "attention_chunk_size", config.attention_chunk_size,

@@ -99,7 +99,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
            return position_type(c);
          return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
        }},
-      {{"model.qk_layernorm_own_weights"},
+      {{"model.qk_layernorm_per_head", "model.qk_layernorm_own_weights"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
        }},
@@ -111,6 +111,14 @@ const std::vector<NoEffectRule>& training_without_effect() {
       {{"model.parallel_block_shared_norm"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.model.pre_sublayer_norm.value(), "model.pre_sublayer_norm = false");
+       }},
+      {{"model.full_attention_kv_channels", "model.full_attention_num_query_groups",
+        "model.full_attention_values_from_keys"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::vector<int64_t>& layers = c.model.window_layers.value();
+         const bool all =
+             c.model.window_size.value() && std::ranges::find(layers, 0) == layers.end();
+         return reason_if(all, "every layer has a window");
        }},
       {{"model.window_rotary_base"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -341,6 +349,15 @@ const std::vector<NoEffectRule>& training_without_effect() {
          if (!c.checkpoint.save) return std::string("checkpoint.save is null: nothing is saved");
          return reason_if(data_parallel_size(c) * c.parallel.context_parallel_size == 1,
                           "one data-parallel rank has no copies to share");
+       }},
+      {{"train.check_weight_hash_across_dp_replicas_interval"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         // Experts that are not cut over the tensor ranks have copies there.
+         const bool copies_of_experts =
+             c.model.moe.experts() > 0 && c.parallel.tensor_model_parallel_size > 1;
+         return reason_if(
+             document_ranks(c) == 1 && !copies_of_experts,
+             "data-parallel ranks · context_parallel_size = 1: weights have no copies");
        }},
       {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
        [](const RunConfig& c, const ConfigOutcome&) {
