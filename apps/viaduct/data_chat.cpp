@@ -16,6 +16,7 @@
 #include "chat_options.h"
 #include "checkpoint/model_folder.h"
 #include "conversation/chat_files.h"
+#include "conversation/image_places.h"
 #include "conversation/prompt_template.h"
 #include "data/tokenizer/tokenizer.h"
 #include "existing_output.h"
@@ -120,6 +121,10 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
         "otherwise in the whole conversation\n",
         counted(result.own_rows, "row"));
   }
+  if (result.images > 0) {
+    fmt::print("{0}.images.bin, {0}.images.idx, {0}.images.jsonl: {1} of {2} in the rows\n", output,
+               counted(result.images, "place"), counted(result.pictures, "picture"));
+  }
   if (result.overlong > 0) {
     fmt::print("{} longer than {}: {} (the longest had {})\n", counted(result.overlong, "row"),
                counted(arguments.max_length, "token"),
@@ -174,6 +179,12 @@ int run(const Arguments& arguments) {
   const auto renderer = open_renderer(arguments.chat);
   settings.tokenizer = &tokenizer;
   settings.renderer = renderer ? &*renderer : nullptr;
+  std::optional<ImagePlaces> images;
+  if (auto tokens = image_tokens_of(arguments.chat.tokenizer, tokenizer)) {
+    images.emplace(std::move(*tokens), settings.renderer, RenderOptions{false, settings.clock});
+    settings.images = &*images;
+    settings.reading.images = true;
+  }
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
   settings.completions_apart = has_encoder(arguments.chat.tokenizer);
   make_folder_of_dataset(arguments.output);

@@ -54,6 +54,10 @@ AddedTokens chosen(const AddedTokens& added, const ChatRenderer* renderer) {
 
 }  // namespace
 
+bool is_marked(std::string_view text, size_t at) {
+  return text.substr(0, at).ends_with(kBegin);
+}
+
 ControlTokens::ControlTokens(const AddedTokens& added, const ChatRenderer* renderer)
     : tokens_(chosen(added, renderer)) {}
 

@@ -45,6 +45,9 @@ class ControlTokens {
   AddedTokens tokens_;
 };
 
+/// Whether the token that begins at `at` of a text with marks has them around it.
+bool is_marked(std::string_view text, size_t at);
+
 /// Takes the marks out of a rendered text and moves its ranges. Returns the pieces of the text
 /// without marks: where each begins, and whether it is a token that is encoded as plain text. A
 /// mark without its partner (the template cut the text between) also ends a piece.

@@ -65,6 +65,10 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
   int64_t total = 0;
   for (const PaddedDocument& d : documents) total += d.length;
   if (place.cp == 1 && total == whole.tokens()) return whole;
+  VIADUCT_CHECK(ShapeError, !place.images.any(),
+                "batch: rows of a model with images are not cut over {} context ranks, nor padded "
+                "from {} to {} tokens",
+                place.cp, whole.tokens(), total);
 
   HostBatch cut;
   if (whole.encoder != nullptr) deal_encoder_rows(whole, place, cut);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "engine/cut_batch.h"
 #include "engine/engine.h"
+#include "engine/image_rows.h"
 #include "nn/product.h"
 #include "ops/elementwise.h"
 #include "pipeline/forward_schedule.h"
@@ -21,6 +22,7 @@ BatchPlace Engine::batch_place() const {
   BatchPlace place = viaduct::batch_place(groups_, run_.layers.sequence_parallel,
                                           tokens_together(run_.layers.precision.products));
   place.attention_chunk = model_->config().attention_chunk();
+  place.images = image_form(model_->config().vision);
   return place;
 }
 

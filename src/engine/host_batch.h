@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/image_batch.h"
 #include "device/device.h"
 #include "engine/batch_place.h"
 #include "nn/batch.h"
@@ -41,6 +42,9 @@ struct HostBatch {
   /// After a cut for more than one context rank, which has whole rows of the encoder: borders of
   /// the documents of all its rows.
   std::vector<int32_t> encoder_offsets = {};
+  /// Of a model with images: those whose tokens are in the rows, in their order. With sizes_only
+  /// their number alone.
+  ImageBatch images = {};
 
   int64_t tokens() const {
     return sizes_only ? document_offsets.back() : static_cast<int64_t>(ids.size());

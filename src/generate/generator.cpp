@@ -108,6 +108,7 @@ void Generator::start(int64_t sequences) {
   cache_.reset();  // their memory first
   cross_.reset();
   inputs_.clear();
+  images_.assign(static_cast<size_t>(sequences), {});
   cache_ = std::make_unique<KeyValueCache>(
       device_, CacheShape{.layers = blocks(),
                           .kv_heads = kv_heads(),
@@ -164,6 +165,7 @@ Generator::Pass Generator::pass_of(Feed ids) {
   cache_->begin_step(context, counts);
   pass.batch = upload_tokens(device_, tokens, parts, stream_part());
   if (model_->config().encoder.any()) pass.batch.encoder = encoder_rows_of(ids, tokens, pass.batch);
+  if (model_->config().vision.any()) add_images(ids, tokens, pass.batch);
   return pass;
 }
 

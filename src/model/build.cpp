@@ -8,6 +8,7 @@
 #include "model/build_block.h"
 #include "model/build_encoder.h"
 #include "model/build_moe.h"
+#include "model/build_vision.h"
 #include "model/model.h"
 #include "model/parameter_maker.h"
 #include "nn/attention.h"
@@ -61,6 +62,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.window = c.window_of(layer);
   spec.chunked = c.chunk_of(layer) > 0;
   spec.causal = m.causal;
+  spec.sees_ahead = m.causal && c.vision.any() && c.vision.sees_ahead;
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   spec.method.library = c.library_attention;
@@ -399,7 +401,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                 "sequence length {} is longer than the {} positions that the model allows",
                 positions, config.max_positions);
   const TensorNames& names = model_family(config.family).names;
-  const ParameterMaker make(config, names, settings, place);
+  const ParameterMaker make(config, names, settings, place, config.vision.freeze_text);
   Maker maker{config, names, settings, place, make};
   maker.linear_bias =
       make_linear_bias(device, config, place, positions, settings.precision.activation);
@@ -440,6 +442,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                     of_encoder, *rotary, chunk.layers);
     }
     if (layers.embedding) {
+      if (config.vision.any()) build_vision(maker, chunk.layers);
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
         position_table =
@@ -454,7 +457,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       layer.segments.push_back(std::make_unique<EmbeddingSegment>(EmbeddingParts{
           token_table(), position_table, names.rows_before_positions, config.embedding_scale,
           std::move(norm), ResidualDropout(config.embedding_dropout, "embedding.dropout"),
-          config.padding_token}));
+          config.padding_token, config.vision.any(), config.vision.trains_features()}));
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});

@@ -143,7 +143,7 @@ FlopSizes flop_sizes(const ModelConfig& config) {
 
 FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters) {
   FlopSizes sizes = flop_sizes(config);
-  sizes.frozen = adapters.any();
+  sizes.frozen = adapters.any() || config.vision.freeze_text;
   if (!adapters.any()) return sizes;
   const TensorNames& names = model_family(config.family).names;
   if (adapters.trained.contains(config.tied_embeddings ? names.token_embedding : names.head))
@@ -212,6 +212,23 @@ FlopCount training_flops(const FlopSizes& sizes, int64_t sequences, int64_t sequ
   add_documents(sizes, matmul_parameters(sizes), static_cast<double>(sequences),
                 static_cast<double>(sequence_length), flops);
   return flops;
+}
+
+double image_flops(const ModelConfig& config) {
+  const VisionConfig& v = config.vision;
+  if (!v.any()) return 0;
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const double h = number(v.hidden), tokens = number(v.tokens()), layers = number(v.read_layers());
+  const double patches = number(v.patches()) * number(v.channels * v.patch_size * v.patch_size) * h;
+  const double blocks = tokens * layers * (4 * h * h + 2 * h * number(v.feed_forward));
+  const double pairs = 2 * h * layers * tokens * tokens;  // of QKᵀ and PV
+  const double out = number(config.hidden),
+               joined = h * number(static_cast<int64_t>(v.feature_layers.size())),
+               projector = number(v.rows()) * out *
+                           (v.projector == ProjectorKind::pooled ? h : joined + out);
+  const double of_tower = v.freeze_tower ? 2 : 6;
+  const double of_projector = !v.freeze_projector ? 6 : v.freeze_tower ? 2 : 4;
+  return of_tower * (patches + blocks + pairs) + of_projector * projector;
 }
 
 double tflops_per_rank(double flops, double seconds, int64_t ranks) {

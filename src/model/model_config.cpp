@@ -242,6 +242,8 @@ void check_model_config(const ModelConfig& c) {
   check_block(c, problems);
   check_temperature(c, problems);
   check_encoder(c, problems);
+  const std::vector<std::string> of_images = vision_problems(c);
+  problems.insert(problems.end(), of_images.begin(), of_images.end());
   check_names(c, problems);
   if (c.moe.any() && c.output_norms)
     problems.push_back("model.post_sublayer_norm: true is not implemented with num_moe_experts");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/encoder_config.h"
+#include "model/vision_config.h"
 #include "nn/linear_bias.h"
 #include "nn/moe/moe_config.h"
 #include "nn/rotary_table.h"
@@ -93,6 +94,7 @@ struct ModelConfig {
   bool router_bias = false;  // of the router's product
 
   EncoderConfig encoder;  // none: the model is a decoder
+  VisionConfig vision;    // none: the model reads no images
 
   PositionKind positions = PositionKind::rotary;
   RotarySpec rotary;                // rotary positions only

@@ -286,6 +286,7 @@ FieldGroup model_fields(ModelFields& config) {
       .constraint("needs num_moe_experts");
   add_attention_fields(group, config);
   add_positions(group, config);
+  add_vision_fields(group, config.vision);
   add_rest(group, config);
   return group;
 }

@@ -14,6 +14,7 @@
 #include "model/latent_fields.h"
 #include "model/model_config.h"
 #include "model/moe_fields.h"
+#include "model/vision_fields.h"
 
 namespace viaduct {
 
@@ -101,6 +102,8 @@ struct ModelFields {
   Auto<std::optional<double>> no_rope_temperature_scale;
   Auto<int64_t> no_rope_temperature_length;
   bool apply_rope_fusion = true;
+
+  VisionFields vision;
 
   // Embeddings.
   Auto<bool> share_embeddings_and_output_weights;

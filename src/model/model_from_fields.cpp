@@ -117,6 +117,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
                                                      : std::nullopt);
   fields.position_embedding_type.resolve(model.positions);
   take_encoder(fields.encoder, model);
+  fields.vision.reads = model.vision.any();
   if (model.positions == PositionKind::linear_bias) {
     fields.alibi_bias_max.resolve(model.linear_bias_exponent);
     fields.alibi_scaled.resolve(model.linear_bias_scaled);
@@ -251,6 +252,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.embedding_dropout = fields.embedding_dropout.value();
   model.attention_dropout = fields.attention_dropout.value();
   model.init_std = fields.init_method_std.value();
+  if (model.vision.any()) set_vision(fields.vision, model.vision);
   check_model_config(model);
   return model;
 }

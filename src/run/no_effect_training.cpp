@@ -63,6 +63,16 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(c.model.position_embedding_type.value() != PositionKind::relative,
                           position_type(c));
        }},
+      {{"model.read_images"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.vision.folder_takes_images,
+                          "the model comes from no folder whose layers for images are implemented");
+       }},
+      {{"model.freeze_language_model", "model.freeze_vision_model",
+        "model.freeze_vision_projection"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.vision.reads, "the model reads no images");
+       }},
       {{"model.encoder_seq_length"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.model.encoder.encoder_num_layers.value() == 0,

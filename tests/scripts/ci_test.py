@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "ci"))
 import ci
+import disk
 import limit as limits
 import output
 import phases
@@ -128,6 +129,15 @@ class Limits(unittest.TestCase):
     def test_parts_take_turns(self):
         self.assertEqual(tests.that_fit(["part.a.0", "part.b.0", "part.c.0"], COSTS["tests"], 55), (["part.a.0", "part.b.0"], ["part.c.0"]))
         self.assertEqual(tests.that_fit(["part.c.0", "part.a.0", "part.new.0"], COSTS["tests"], 49), (["part.c.0", "part.a.0"], ["part.new.0"]))
+
+
+class Disks(unittest.TestCase):
+    def test_folders_without_room_are_named(self):
+        free = {"/checkout": 40 * 2**30, "/tmp": 2.1 * 2**30}
+        self.assertIsNone(disk.warning(["/checkout"], 16, free.get))
+        line = disk.warning(["/checkout", "/tmp"], 16, free.get)
+        self.assertIn("/tmp (2.1 GiB)", line)
+        self.assertNotIn("/checkout", line)
 
 
 class Commands(unittest.TestCase):

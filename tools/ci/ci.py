@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import disk
 import limit as limits
 import output
 import report
@@ -85,6 +86,8 @@ def main():
     turn = commit_number()
     output.say(f"== {options.minutes:g} minutes, {cores} cores, pace {pace:.2f} ({compile_seconds:.1f} s for a source that takes "
                f"{costs['compile_seconds']} s on the machine of costs.json), turn {turn}")
+    if lack := disk.warning(disk.written_folders()):
+        output.say(lack)
     phases = Phases(limit, costs, pace, turn, cores)
     output.say(f"these phases come in another run: {'; '.join(phases.come_later())}")
     times, outcome, left_out, failed, ended = run(phases, limit)

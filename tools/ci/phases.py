@@ -10,7 +10,7 @@ import tests
 import turns
 
 # Programs under AddressSanitizer in every run: those that read foreign bytes. The others take turns where time is short.
-READERS_OF_FOREIGN_BYTES = ["test_unit_base", "test_unit_config", "test_unit_template", "test_unit_data", "test_unit_conversation",
+READERS_OF_FOREIGN_BYTES = ["test_unit_base", "test_unit_config", "test_unit_template", "test_unit_data", "test_unit_conversation", "test_unit_image",
                             "test_unit_checkpoint", "test_unit_model", "test_unit_generate", "test_unit_report", "test_unit_tensor",
                             "test_fault_checkpoint"]
 SUITES_UNDER_ASAN = "^(unit|parity|fault|fuzz)$"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|adapters|exports|gguf|llama.cpp|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|adapters|exports|images|gguf|llama.cpp|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -48,7 +48,7 @@ case ${1:-} in
     script=$1.py
     shift
     ;;
-  adapters | exports)
+  adapters | exports | images)
     script=$1.py
     environment=$root/build/oracle-newest-env
     requirements=requirements_newest.txt

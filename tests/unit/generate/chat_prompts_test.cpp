@@ -80,7 +80,10 @@ TEST_F(ChatPromptsTest, RefuseWhatCannotBeAnswered) {
   EXPECT_THAT(problem(R"({"messages": [{"role": "assistant", "content": "a"}]})"),
               HasSubstr("the last message is an answer"));
   EXPECT_THAT(problem(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"),
-              HasSubstr("\"image\""));
+              HasSubstr("\"image\", and texts alone are answered"));
+  EXPECT_THAT(
+      problem(R"({"image": "a.png", "messages": [{"role": "user", "content": "<image> a"}]})"),
+      HasSubstr("the line has pictures ('image'), and texts alone are answered"));
   EXPECT_THAT(problem(R"({"messages": [{"content": "a"}]})"), HasSubstr("role"));
   EXPECT_THAT(problem(R"({"text": "a"})"), HasSubstr("line 1"));
   EXPECT_THAT(problem("no json"), HasSubstr("line 1"));
