@@ -188,7 +188,7 @@ void LineRows::convert_line(std::string_view line, const std::string& place,
 
 void LineRows::join_parts(Conversation& conversation, const std::string& place,
                           ChatFilesResult& counts) const {
-  if (conversation.plain || settings_.renderer == nullptr) return;
+  if (conversation.plain || settings_.renderer == nullptr || settings_.images != nullptr) return;
   const size_t joined =
       join_text_parts(*settings_.renderer, conversation, {false, settings_.clock});
   if (joined > 0)

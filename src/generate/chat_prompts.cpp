@@ -145,7 +145,7 @@ PromptText ChatPrompts::prompt(const Conversation& asked, std::string where) con
   PromptText prompt{.where = std::move(where)};
   const RenderOptions options{.add_generation_prompt = true, .clock = clock_};
   Conversation given = asked;
-  join_text_parts(renderer_, given, options);
+  if (images_ == nullptr) join_text_parts(renderer_, given, options);
   const Conversation marked = control_tokens_ ? control_tokens_->marked(given) : given;
   const Conversation conversation = images_ ? images_->places().shown(marked) : marked;
   try {

@@ -11,6 +11,7 @@ is printed, for llama.cpp rounds activations too where weights are quantized. Ex
 
 import argparse
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -63,11 +64,15 @@ class LlamaCpp:
         self.server = xllamacpp.Server(parameters)
 
     def continued(self, prompt):
-        """Tokens of the prompt, and the tokens that follow it with how far each is from the second best one."""
+        """Tokens of the prompt, and those that follow it: the id of each, how far it is from the second best one, and whether others before it are
+        left out: llama.cpp reports a character of several tokens with the last one."""
         said = self.server.handle_completions({"prompt": prompt, "n_predict": NEW_TOKENS, "temperature": 0, "n_probs": 2, "cache_prompt": False})
         if "choices" not in said:
             raise RuntimeError(f"llama.cpp: {said}")
-        tokens = [(token["id"], token["logprob"] - token["top_logprobs"][1]["logprob"]) for token in said["choices"][0]["logprobs"]["content"]]
+        tokens = []
+        for token in said["choices"][0]["logprobs"]["content"]:
+            best, second = token["top_logprobs"][:2]
+            tokens.append((token["id"], best["logprob"] - second["logprob"], token["bytes"] != best["bytes"]))
         return said["usage"]["prompt_tokens"], tokens
 
     def tokens_of_messages(self, question):
@@ -76,10 +81,16 @@ class LlamaCpp:
 
 
 def parted(ours, theirs):
-    """The place where two answers part; nothing if they do not."""
+    """How many of our tokens are the same until two answers part, and how far theirs is there from the second best one; or all, and nothing."""
     mine = [*ours["tokens"], *([ours["stop_token"]] if ours["stop_reason"] == "stop_token" else [])]
-    other = [token for token, _ in theirs]
-    return next((at for at in range(max(len(mine), len(other))) if mine[at : at + 1] != other[at : at + 1]), None)
+    at = 0
+    for token, margin, hides in theirs:
+        ahead = mine[at : at + 4] if hides else mine[at : at + 1]
+        if token not in ahead:
+            return at, margin
+        at += ahead.index(token) + 1
+    # An answer that is cut inside of a character.
+    return (len(mine), None) if len(mine) - at < 4 and len(mine) == NEW_TOKENS or at == len(mine) else (at, math.inf)
 
 
 def compare(viaduct, file, threads):
@@ -87,12 +98,12 @@ def compare(viaduct, file, threads):
     llama, problems, ties, same = LlamaCpp(file, threads), 0, 0, 0
     for question, ours in zip(QUESTIONS, viaduct.answers(file), strict=True):
         count, theirs = llama.continued(ours["prompt_tokens"])
-        at = parted(ours, theirs)
-        near = at is not None and at < len(theirs) and theirs[at][1] < TIE
-        problems, ties, same = problems + (at is not None and not near), ties + near, same + (len(theirs) if at is None else at)
-        if at is not None:
+        at, margin = parted(ours, theirs)
+        near = margin is not None and margin < TIE
+        problems, ties, same = problems + (margin is not None and not near), ties + near, same + at
+        if margin is not None:
             print(f"{'near tie' if near else 'DIFFERENT'}: token {at} of the answer to {question!r}: ours {ours['tokens'][at : at + 1]}, "
-                  f"llama.cpp {theirs[at : at + 1]}")
+                  f"llama.cpp {[token for token, _, _ in theirs]}, {margin:.2g} from its second best")
         for kind, found in [("text", llama.continued(ours["prompt"])[0]), ("messages", llama.tokens_of_messages(question))]:
             if found != len(ours["prompt_tokens"]):
                 print(f"DIFFERENT: the {kind} of {question!r} are {len(ours['prompt_tokens'])} tokens, in llama.cpp {found}")
@@ -108,9 +119,8 @@ def open_type(viaduct, model, work, name, threads):
     llama, same, count, empty = LlamaCpp(file, threads), 0, 0, 0
     for ours in viaduct.answers(file):
         theirs = llama.continued(ours["prompt_tokens"])[1]
-        at = parted(ours, theirs)
         empty += not theirs
-        same, count = same + (len(theirs) if at is None else at), count + len(theirs)
+        same, count = same + parted(ours, theirs)[0], count + len(ours["tokens"])
     file.unlink()
     print(f"{name}: {same} of {count} tokens before the answers part", flush=True)
     return int(empty > 0 or same == 0)

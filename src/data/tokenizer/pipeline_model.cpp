@@ -108,9 +108,10 @@ UnknownBytes PipelineModel::append_parts(std::string_view piece, PieceScratch& s
 void PipelineModel::encode_piece(const TrackedView& piece, PieceScratch& scratch,
                                  std::vector<int32_t>& ids, TokenPlaces& places) const {
   auto& cached = scratch.cached_parts;
-  auto found = scratch.parts_cache.find(piece.text);
   PieceScratch::Range range;
-  if (found != scratch.parts_cache.end()) {
+  const auto found = scratch.parts_cache.find(piece.text);
+  const bool known = found != scratch.parts_cache.end();
+  if (known) {
     range = found->second;
   } else {
     if (scratch.parts_cache.size() >= kCachedPieces) {
@@ -130,7 +131,7 @@ void PipelineModel::encode_piece(const TrackedView& piece, PieceScratch& scratch
                part.spaces);
   }
   scratch.unknown.add(range.unknown);
-  if (found != scratch.parts_cache.end()) return;
+  if (known) return;
   if (piece.text.size() <= kCachedPieceBytes) {
     scratch.parts_cache.emplace(piece.text, range);
   } else {
