@@ -182,11 +182,14 @@ TRAINING = [f"optimizer.lr={RATE}", f"optimizer.adam_beta1={BETAS[0]}", f"optimi
 
 
 def steps(model, batches, how="fp32"):
-    """Loss and gradient norm of each step of PyTorch's AdamW, which does not decay vectors, as Megatron, in the type of the model's weights."""
-    named = [parameter for name, parameter in model.named_parameters()
-             if text_name(name) is not None and not name.endswith("e_score_correction_bias")]
-    groups = [{"params": [p for p in named if p.dim() > 1], "weight_decay": DECAY},
-              {"params": [p for p in named if p.dim() <= 1], "weight_decay": 0.0}]
+    """Loss and gradient norm of each step of PyTorch's AdamW, which does not decay vectors, as Megatron, nor those of all experts in one tensor
+    (GPT-OSS's biases), in the type of the model's weights."""
+    trained = {name: parameter for name, parameter in model.named_parameters()
+               if text_name(name) is not None and not name.endswith("e_score_correction_bias")}
+    named = list(trained.values())
+    matrices = {name for name, parameter in trained.items() if parameter.dim() > 1 and not name.endswith("bias")}
+    groups = [{"params": [p for name, p in trained.items() if name in matrices], "weight_decay": DECAY},
+              {"params": [p for name, p in trained.items() if name not in matrices], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPSILON)
     losses, norms = [], []
     for batch in batches:
