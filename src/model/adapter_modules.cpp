@@ -188,9 +188,9 @@ std::vector<std::pair<std::string, double>> numbers(const Value& map, const char
   return list;
 }
 
-InitKind init_of(const std::string& name) {
-  if (name == "xavier") return InitKind::xavier_normal;
-  return name == "normal" ? InitKind::rank_normal : InitKind::kaiming_uniform;
+InitKind init_of(LoraAInit init) {
+  if (init == LoraAInit::xavier) return InitKind::xavier_normal;
+  return init == LoraAInit::normal ? InitKind::rank_normal : InitKind::kaiming_uniform;
 }
 
 }  // namespace
@@ -276,7 +276,7 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   const auto alphas = numbers(config.alpha_pattern, "alpha_pattern", false);
   AdapterSettings settings;
   settings.init = init_of(config.lora_A_init_method);
-  settings.magnitudes = config.scheme == "dora";
+  settings.magnitudes = config.scheme == AdapterScheme::dora;
   settings.dropout = config.dropout;
   settings.trained = choose_trained(config.train, model);
   for (size_t i = 0; i < modules.size(); ++i) {

@@ -21,7 +21,7 @@ void resolve_common(ModelFields& m) {
   m.parallel_block.resolve(false);
   m.parallel_block_shared_norm.resolve(false);
   m.embedding_norm.resolve(false);
-  m.activation_func.resolve("silu");
+  m.activation_func.resolve(FeedForwardActivation::silu);
   m.activation_func_clamp_value.resolve(std::nullopt);
   m.glu_linear_offset.resolve(0.0);
   m.gated_linear_unit.resolve(true);

@@ -15,11 +15,9 @@
 #include "model/model_config.h"
 #include "model/moe_fields.h"
 #include "model/vision_fields.h"
+#include "nn/feed_forward_activation.h"
 
 namespace viaduct {
-
-/// The value of `activation_func` that is no ActivationKind: it has parameters (ops/xielu.h).
-inline constexpr const char* kXieluName = "xielu";
 
 enum class SoftmaxType {
   vanilla,
@@ -58,7 +56,7 @@ struct ModelFields {
   Auto<bool> parallel_block, parallel_block_shared_norm;
   Auto<bool> embedding_norm;
   Auto<bool> block_output_scale;
-  Auto<std::string> activation_func;
+  Auto<FeedForwardActivation> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;
   Auto<double> glu_linear_offset;

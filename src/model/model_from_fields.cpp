@@ -120,8 +120,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
   fields.glu_linear_offset.resolve(model.activation_offset);
   fields.moe_router_linear_bias.resolve(model.router_bias);
-  fields.activation_func.resolve(model.xielu ? kXieluName
-                                             : std::string(choice_name(model.activation)));
+  fields.activation_func.resolve(model.xielu ? FeedForwardActivation::xielu
+                                             : feed_forward_activation(model.activation));
   fields.gated_linear_unit.resolve(model.gated);
   take_moe(fields.moe, model.moe);
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
@@ -216,9 +216,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
   model.activation_offset = fields.glu_linear_offset.value();
   model.router_bias = fields.moe_router_linear_bias.value();
-  model.xielu = fields.activation_func.value() == kXieluName;
-  model.activation =
-      choice_of<ActivationKind>(fields.activation_func.value()).value_or(ActivationKind::silu);
+  model.xielu = fields.activation_func.value() == FeedForwardActivation::xielu;
+  model.activation = activation_kind(fields.activation_func.value()).value_or(ActivationKind::silu);
   model.gated = fields.gated_linear_unit.value();
   model.moe = to_moe_config(fields.moe, model.layers, model.feed_forward);
   if (model.moe.any()) model.moe.folder_coefficient = base.moe.folder_coefficient;

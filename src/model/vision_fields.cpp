@@ -13,7 +13,10 @@ void add_vision_fields(FieldGroup& group, VisionFields& fields) {
              "Of a model folder that takes images (LLaVA, Gemma 3), its vision tower and projector "
              "are part "
              "of the run; false: its text model alone.")
-      .on_resume(resume::other_shapes);
+      .on_resume(resume::other_shapes)
+      .idle([&fields] { return !fields.folder_takes_images; },
+            "the model comes from no folder whose layers for images are implemented");
+  group.idle([&fields] { return reason_if(!fields.reads, "the model reads no images"); });
   group
       .field("freeze_language_model", fields.freeze_language_model,
              "read_images: the text model keeps its weights: no gradients, masters or moments.")
@@ -28,6 +31,7 @@ void add_vision_fields(FieldGroup& group, VisionFields& fields) {
              "read_images: the projector from the tower to the text model keeps its weights.")
       .constraint("not together with both other parts: one of them has to train")
       .on_resume(resume::refused(kTrains));
+  group.idle({});
 }
 
 void set_vision(const VisionFields& fields, VisionConfig& vision) {

@@ -232,13 +232,13 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   if (model.mtp_layers > 0 && !config.train.skip_train)
     notes.push_back(further_layers(config, model));
   take_base_format(config, model, notes);
-  const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
+  const AdapterScheme scheme = peft.resolved.magnitudes ? AdapterScheme::dora : AdapterScheme::lora;
   if (peft.scheme) {
-    const bool asks_magnitudes = *peft.scheme == "dora";
+    const bool asks_magnitudes = *peft.scheme == AdapterScheme::dora;
     VIADUCT_CHECK(ConfigError, asks_magnitudes == peft.resolved.magnitudes,
                   "peft.scheme: {}, but the adapter of {} is {}; leave peft.scheme out, or begin "
                   "without peft.adapter",
-                  *peft.scheme, *peft.adapter, scheme);
+                  choice_name(*peft.scheme), *peft.adapter, choice_name(scheme));
     peft.scheme = scheme;  // lora has two names
   }
   if (peft.lora_plus_ratio == 1) return notes;

@@ -111,7 +111,7 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
-                config.peft.scheme.value_or("an adapter"), "null");
+                choice_name_or(config.peft.scheme, "an adapter"), "null");
 }
 
 std::optional<PairSettings> pair_settings(const ModelConfig& model) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "run/no_effect_rules.h"
 #include "run/resolved_run.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
@@ -29,6 +30,25 @@ const Overrides kTp{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
 
 TEST(NoEffect, APlainRunSaysNothing) {
   EXPECT_THAT(notes({"validation.eval_iters=1"}), IsEmpty());
+}
+
+// A misspelt name would never be asked for; a rule of one folder's settings belongs to its field.
+TEST(NoEffect, TablesNameFields) {
+  RunConfig config;
+  const Schema schema = run_schema(config);
+  for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
+                           training_without_effect, data_without_effect, gpus_without_effect}) {
+    for (const NoEffectRule& rule : table())
+      for (const std::string_view name : rule.fields) EXPECT_NE(schema.find(name), nullptr) << name;
+  }
+}
+
+// Rules of a group of fields end with it.
+TEST(NoEffect, WhatComesBehindExpertsActsWithoutThem) {
+  EXPECT_THAT(notes({"model.qk_layernorm=true", "model.qk_layernorm_per_head=false"}), IsEmpty());
+  EXPECT_THAT(notes({"model.moe_router_topk=1", "model.moe_z_loss_coeff=0.1"}),
+              ElementsAre("model.moe_router_topk, model.moe_z_loss_coeff have no effect here: "
+                          "model.num_moe_experts = null"));
 }
 
 TEST(NoEffect, OneLineAReason) {
