@@ -11,6 +11,7 @@
 #include "support/command.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -122,7 +123,7 @@ TEST_F(ConversationCommands, DataChatReadsPicturesOfAModelThatTakesThem) {
   json tokenizer = json::parse(read_file(path("model/tokenizer.json")));
   tokenizer["added_tokens"].push_back(
       {{"id", 103}, {"content", "<image>"}, {"special", true}, {"normalized", false}});
-  write_file_atomically(path("model/tokenizer.json"), tokenizer.dump());
+  write_file_atomically(path("model/tokenizer.json"), test::whole_tokenizer(tokenizer).dump());
   std::filesystem::copy_file(test::test_data("images/noise.png"), path("noise.png"));
   write_file_atomically(
       path("chat.jsonl"),
@@ -158,7 +159,7 @@ TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
   json tokenizer = json::parse(read_file(path("model/tokenizer.json")));
   tokenizer["added_tokens"].push_back(
       {{"id", 103}, {"content", "<image>"}, {"special", true}, {"normalized", false}});
-  write_file_atomically(path("model/tokenizer.json"), tokenizer.dump());
+  write_file_atomically(path("model/tokenizer.json"), test::whole_tokenizer(tokenizer).dump());
   write_file_atomically(path("model/preprocessor_config.json"),
                         R"({"image_processor_type": "CLIPImageProcessor", "size": 12,
                             "crop_size": 12})");

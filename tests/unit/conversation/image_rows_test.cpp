@@ -16,6 +16,7 @@
 #include "support/chat_tokenizer.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -57,7 +58,7 @@ Tokenizer image_tokenizer(const std::filesystem::path& folder) {
     text["added_tokens"].push_back(
         {{"id", id++}, {"content", token}, {"special", true}, {"normalized", false}});
   }
-  return parse_tokenizer(text.dump());
+  return parse_tokenizer(test::whole_tokenizer(text).dump());
 }
 
 ImageTokens tokens_of(const char* config, const Tokenizer& tokenizer) {
