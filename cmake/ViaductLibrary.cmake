@@ -44,7 +44,7 @@ set(VIADUCT_WITHOUT_LOOPS config timeline precision pipeline nn engine plan chec
 set(VIADUCT_SMALL hardware model generate run report probe train)
 
 # Libraries that read files of others.
-set(VIADUCT_READS_FOREIGN_BYTES base config template data conversation checkpoint generate report)
+set(VIADUCT_READS_FOREIGN_BYTES base config template data image conversation checkpoint generate report)
 
 # viaduct_inline_checks(TARGET): makes AddressSanitizer's checks inline (GCC's default), for targets with loops over elements.
 function(viaduct_inline_checks target)

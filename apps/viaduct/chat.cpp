@@ -34,7 +34,6 @@ constexpr int64_t kDefaultAnswerTokens = 2048;
 
 struct Arguments : GenerationArguments {
   std::string system;
-  std::vector<std::string> images;
 };
 
 /// Everything that is known before weights are read.
@@ -69,8 +68,6 @@ void set_sampling(Prepared& prepared, const Arguments& arguments) {
 }
 
 std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
-  VIADUCT_CHECK(ConfigError, arguments.images.empty(), "--image {}: no model here sees images yet",
-                arguments.images.front());
   check(arguments.sampling.over({}));
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
                 "viaduct chat is one process, and {}={} is set: start it without the launcher; "
@@ -84,7 +81,8 @@ std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   prepared->prompts = open_chat_prompts(arguments.talk, setup);
   prepared->settings = {.system = arguments.system,
                         .positions = setup.model.max_positions,
-                        .adapters = adapter_names(setup)};
+                        .adapters = adapter_names(setup),
+                        .images = arguments.images};
   note_longrope(setup.model.rotary, "conversations of up to", setup.model.max_positions,
                 setup.notes);
   set_sampling(*prepared, arguments);
@@ -157,7 +155,7 @@ Subcommand add_chat(CLI::App& root) {
       ->check(positive());
   add_stops(*app, arguments->stops, "an answer");
   add_talk_options(*app, arguments->talk);
-  app->add_option("--image", arguments->images, "Images of the first message; not built yet");
+  add_images(*app, arguments->images, "the first message");
   app->add_option("OVERRIDES", arguments->inference.overrides,
                   overrides_text(generation_scope("viaduct chat")));
   app->footer(

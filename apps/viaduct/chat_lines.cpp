@@ -78,14 +78,14 @@ std::string ChatLines::answer(const std::string& line, const std::string& where)
   ChatSession::Asked asked;
   if (document.contains("role")) {
     check_content(document, where);
-    ChatMessage message = read_message(line, where);
+    ChatMessage message = read_message(line, where, session_.reads_images());
     if (message.is_answer() || message.role == "system" || message.role == "developer") {
       session_.add(std::move(message));
       return "";
     }
     asked = session_.ask(std::move(message), where, nobody);
   } else {
-    asked = session_.ask(read_conversation(line, where), where, nobody);
+    asked = session_.ask(read_conversation(line, where, session_.reads_images()), where, nobody);
   }
   warn_about_tools(asked, where);
   Json out = answer_line(asked);

@@ -8,7 +8,9 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/model_folder.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
+#include "image/image_processor.h"
 #include "number_checks.h"
 
 namespace viaduct::cli {
@@ -67,6 +69,20 @@ std::optional<ChatRenderer> open_renderer(const ChatOptions& options) {
   if (files) special = special_token_texts(*files);
   replace_special(options.special, special);
   return ChatRenderer::of_file(options.chat_template, std::move(special));
+}
+
+std::optional<ImageTokens> image_tokens_of(const std::string& model, const Tokenizer& tokenizer) {
+  const TokenizerFiles files = open_tokenizer_files(model);
+  const auto config = files.object("config.json");
+  if (!config) return std::nullopt;
+  auto tokens = image_tokens(*config, files.where("config.json"), tokenizer.added_tokens());
+  if (!tokens) return std::nullopt;
+  if (const auto processor = ImageProcessor::load(files.where())) {
+    VIADUCT_CHECK(ConfigError, processor->side() == tokens->side,
+                  "{}: {} makes pictures of {} pixels a side, and vision_config.image_size is {}",
+                  files.where(), processor->settings().type, processor->side(), tokens->side);
+  }
+  return tokens;
 }
 
 TemplateClock clock_of(const ChatOptions& options) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "conversation/chat_renderer.h"
+#include "conversation/image_places.h"
 
 namespace viaduct::cli {
 
@@ -21,6 +22,10 @@ void add_chat_options(CLI::App& app, ChatOptions& options);
 /// --template with the tokenizer's special tokens, or the tokenizer's own template; nothing without
 /// one.
 std::optional<ChatRenderer> open_renderer(const ChatOptions& options);
+
+/// What stands for pictures in the texts of a model that takes some; nothing for another one.
+/// ConfigError where its image processor makes pictures of another size.
+std::optional<ImageTokens> image_tokens_of(const std::string& model, const Tokenizer& tokenizer);
 
 /// --now, else the machine's clock. ConfigError for another form than 2026-02-03T04:05:06.
 TemplateClock clock_of(const ChatOptions& options);

@@ -16,6 +16,7 @@
 #include "chat_options.h"
 #include "checkpoint/model_folder.h"
 #include "conversation/chat_files.h"
+#include "conversation/image_places.h"
 #include "conversation/prompt_template.h"
 #include "data/tokenizer/tokenizer.h"
 #include "existing_output.h"
@@ -74,6 +75,9 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
   warn_of(result.hidden_context,
           "thoughts (reasoning_content, thinking) or documents that the template does not show, so "
           "that no model sees or learns them");
+  warn_of(result.joined_parts,
+          "content as a list of parts, which the template does not take; their texts are joined by "
+          "line breaks, as llama.cpp and vLLM do");
   warn_of(result.encoded_twice,
           "calls whose arguments are JSON as a text, of which the template makes JSON again: what "
           "is learned is a text of escaped JSON, \"{\\\"…\", as transformers renders it; give "
@@ -116,6 +120,10 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
         "{} of a single answer, with what is before it: the template shows these answers "
         "otherwise in the whole conversation\n",
         counted(result.own_rows, "row"));
+  }
+  if (result.images > 0) {
+    fmt::print("{0}.images.bin, {0}.images.idx, {0}.images.jsonl: {1} of {2} in the rows\n", output,
+               counted(result.images, "place"), counted(result.pictures, "picture"));
   }
   if (result.overlong > 0) {
     fmt::print("{} longer than {}: {} (the longest had {})\n", counted(result.overlong, "row"),
@@ -171,6 +179,12 @@ int run(const Arguments& arguments) {
   const auto renderer = open_renderer(arguments.chat);
   settings.tokenizer = &tokenizer;
   settings.renderer = renderer ? &*renderer : nullptr;
+  std::optional<ImagePlaces> images;
+  if (auto tokens = image_tokens_of(arguments.chat.tokenizer, tokenizer)) {
+    images.emplace(std::move(*tokens), settings.renderer, RenderOptions{false, settings.clock});
+    settings.images = &*images;
+    settings.reading.images = true;
+  }
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
   settings.completions_apart = has_encoder(arguments.chat.tokenizer);
   make_folder_of_dataset(arguments.output);

@@ -15,6 +15,7 @@
 #include "checkpoint/model_folder.h"
 #include "data.h"
 #include "data/dataset_files.h"
+#include "data/image_files.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/score_mask.h"
@@ -101,6 +102,10 @@ void print_table(const IndexedDataset& dataset, bool tokens) {
              format_bytes(dataset.total_tokens() * token_type_bytes(dataset.token_type())));
   if (const auto share = learned_share(dataset.prefix()))
     fmt::print("  learned    {:.1f} % of the tokens\n", 100 * *share);
+  if (has_images(dataset.prefix())) {
+    const IndexedDataset images(images_prefix(dataset.prefix()));
+    fmt::print("  pictures   {} in the rows\n", counted(images.total_tokens(), "place"));
+  }
   for (int64_t i = 0; tokens && i < dataset.sequence_count(); ++i) {
     fmt::print("{}: {}\n", i, sequence_json(dataset, i).dump());
   }

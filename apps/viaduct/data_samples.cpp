@@ -179,8 +179,10 @@ int run(const Arguments& arguments) {
   const DatasetConfig& dataset = settings.dataset;
   const Split split = parse_split_name(arguments.split);
   if (dataset.blend || dataset.blend_per_split) check_dataset_files(dataset);
+  // Rows are shown without their pictures.
   DatasetBuilder builder(dataset, settings.vocabulary_size,
-                         settings.tokenizer ? &*settings.tokenizer : nullptr);
+                         settings.tokenizer ? &*settings.tokenizer : nullptr,
+                         [](const std::string&, int64_t) { return nullptr; });
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
   VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
                 dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")

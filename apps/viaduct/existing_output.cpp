@@ -27,8 +27,11 @@ void check_new_dataset(const std::string& prefix, bool overwrite) {
       "--output: {} names a folder; expected what the names of the files begin with, such "
       "as {}train",
       prefix, prefix);
-  check_new_output({prefix + ".bin", prefix + ".idx", prefix + ".mask.bin", prefix + ".mask.idx"},
-                   overwrite);
+  std::vector<std::filesystem::path> files;
+  for (const char* part : {"", ".mask", ".images"}) {
+    for (const char* ending : {".bin", ".idx"}) files.emplace_back(prefix + part + ending);
+  }
+  check_new_output(files, overwrite);
 }
 
 void make_folder_of_dataset(const std::string& prefix) {

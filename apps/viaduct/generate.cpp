@@ -99,12 +99,15 @@ void warn_about_adapters(const Prepared& prepared) {
 /// The prompts that the lines stand for, and what ends their texts.
 void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines lines) {
   std::unique_ptr<const ChatPrompts> chat;
+  VIADUCT_CHECK(ConfigError, arguments.images.empty() || !lines.jsonl,
+                "--image {}: lines of JSON name their pictures themselves",
+                arguments.images.front());
   if (arguments.chat) {
     refuse_encoder(prepared.setup.model, "viaduct generate --chat");
     chat = open_chat_prompts(arguments.talk, prepared.setup);
   }
-  prepared.texts =
-      chat ? make_chat_prompts(lines.lines, lines.jsonl, *chat) : plain_prompts(std::move(lines));
+  prepared.texts = chat ? make_chat_prompts(lines.lines, lines.jsonl, *chat, arguments.images)
+                        : plain_prompts(std::move(lines));
   warn_about_tools(prepared.texts);
   prepared.work.options.stop_tokens = stop_tokens(prepared.setup, chat.get());
 }
@@ -113,6 +116,9 @@ void check_options(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, arguments.chat || !arguments.talk.any(),
                 "viaduct generate: --template, --now and --user-control-tokens are of "
                 "conversations, which --chat reads");
+  VIADUCT_CHECK(ConfigError, arguments.chat || arguments.images.empty(),
+                "--image {}: a picture is part of a conversation, which --chat reads",
+                arguments.images.front());
 }
 
 Prepared prepare(Arguments& arguments, const Launch& launch) {
@@ -201,6 +207,7 @@ Subcommand add_generate(CLI::App& root) {
       ".json file is read, and of standard input that begins with {; a --prompt or a "
       "line of other text is one message of a user. The answers come out");
   add_talk_options(*app, arguments->talk);
+  add_images(*app, arguments->images, "every text of a user that is no line of JSON");
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")
       ->check(positive())

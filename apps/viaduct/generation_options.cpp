@@ -12,15 +12,26 @@ namespace viaduct::cli {
 
 OverrideScope generation_scope(std::string command) {
   return {std::move(command),
-          {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
-           "model.account_for_loss_in_pipeline_split", "model.context_parallel_size",
-           "model.expert_model_parallel_size", "model.expert_tensor_parallel_size",
-           "model.make_vocab_size_divisible_by", "model.num_layers_in_first_pipeline_stage",
-           "model.num_layers_in_last_pipeline_stage", "model.packed_weights",
-           "model.pipeline_dtype", "model.pipeline_model_parallel_layout",
-           "model.pipeline_model_parallel_size", "model.sequence_parallel",
-           "model.tensor_model_parallel_size", "model.virtual_pipeline_model_parallel_size",
-           "peft.base_format", "tokenizer.tokenizer_model"}};
+          {"dist",
+           "mixed_precision",
+           "model.account_for_embedding_in_pipeline_split",
+           "model.account_for_loss_in_pipeline_split",
+           "model.context_parallel_size",
+           "model.expert_model_parallel_size",
+           "model.expert_tensor_parallel_size",
+           "model.make_vocab_size_divisible_by",
+           "model.num_layers_in_first_pipeline_stage",
+           "model.num_layers_in_last_pipeline_stage",
+           "model.packed_weights",
+           "model.pipeline_dtype",
+           "model.pipeline_model_parallel_layout",
+           "model.pipeline_model_parallel_size",
+           "model.read_images",
+           "model.sequence_parallel",
+           "model.tensor_model_parallel_size",
+           "model.virtual_pipeline_model_parallel_size",
+           "peft.base_format",
+           "tokenizer.tokenizer_model"}};
 }
 
 void add_sampling(CLI::App& app, GivenSampling& sampling, uint64_t& seed,
@@ -90,6 +101,30 @@ std::vector<std::string> adapter_names(const RunSetup& setup) {
   return names;
 }
 
+namespace {
+
+/// Null for a model that reads no images.
+std::shared_ptr<const PromptImages> open_prompt_images(const RunSetup& setup,
+                                                       const ChatRenderer& renderer,
+                                                       const TemplateClock& clock) {
+  const VisionConfig& vision = setup.model.vision;
+  if (!vision.any()) return nullptr;
+  const std::string folder = setup.tokenizer_files.where();
+  auto tokens = image_tokens_of(setup.tokenizer_folder.string(), *setup.tokenizer);
+  auto processor = ImageProcessor::load(folder);
+  VIADUCT_CHECK(ConfigError, tokens && processor,
+                "{}: expected the config.json of a model that takes images, and "
+                "preprocessor_config.json or processor_config.json, beside the tokenizer",
+                folder);
+  VIADUCT_CHECK(ConfigError, tokens->id == vision.image_token && tokens->count == vision.rows(),
+                "{}: {} tokens of id {} stand for a picture, and the model has {} of id {}", folder,
+                tokens->count, tokens->id, vision.rows(), vision.image_token);
+  return std::make_shared<const PromptImages>(
+      ImagePlaces(*std::move(tokens), &renderer, {true, clock}), *std::move(processor));
+}
+
+}  // namespace
+
 std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
                                                      const RunSetup& setup) {
   ChatOptions chat = options.chat;
@@ -101,10 +136,22 @@ std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
       "\"chat_template\" in tokenizer_config.json (in a GGUF file tokenizer.chat_template); "
       "--template FILE gives one",
       chat.tokenizer);
+  const TemplateClock clock = clock_of(chat);
+  auto images = open_prompt_images(setup, *renderer, clock);
   return std::make_unique<const ChatPrompts>(
       *std::move(renderer), *setup.tokenizer,
-      ChatPrompts::Settings{.clock = clock_of(chat),
-                            .control_tokens_as_text = options.user_control_tokens == "as-text"});
+      ChatPrompts::Settings{.clock = clock,
+                            .control_tokens_as_text = options.user_control_tokens == "as-text",
+                            .images = std::move(images)});
+}
+
+void add_images(CLI::App& app, std::vector<std::string>& images, const std::string& where) {
+  app.add_option("--image", images,
+                 "Picture (PNG or JPEG; any number of times) of " + where +
+                     ", for a model that takes images; model.read_images=true for pictures that "
+                     "messages name")
+      ->allow_extra_args(false)  // what follows is an override
+      ->check(not_empty());
 }
 
 void add_stops(CLI::App& app, std::vector<std::string>& stops, const std::string& what) {
@@ -118,7 +165,12 @@ RunSetup open_generation(GenerationArguments& arguments, const std::string& comm
   GivenAdapters adapters = given_adapters(arguments.talk.adapters);
   arguments.inference.adapter = std::move(adapters.folder);
   arguments.inference.adapters = std::move(adapters.named);
+  arguments.inference.images = !arguments.images.empty();
   RunSetup setup = prepare_inference(arguments.inference);
+  VIADUCT_CHECK(ConfigError, arguments.images.empty() || setup.model.vision.any(),
+                "--image {}: {} reads no images (model.read_images, of models like LLaVA and "
+                "Gemma 3)",
+                arguments.images.front(), arguments.inference.model.string());
   VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
                 "{}: no tokenizer files; {} need a tokenizer", setup.pretrained->path.string(),
                 inputs);

@@ -45,6 +45,7 @@ struct GenerationArguments {
   std::optional<int64_t> max_new_tokens;  // none: as the command says
   GivenSampling sampling;
   TalkOptions talk;
+  std::vector<std::string> images;  // files of pictures
   uint64_t seed = 1234;
 };
 
@@ -63,6 +64,9 @@ std::vector<std::string> adapter_names(const RunSetup& setup);
 /// and none is given: the message has the files that were looked for.
 std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
                                                      const RunSetup& setup);
+
+/// --image: pictures of `where`, such as "the first message".
+void add_images(CLI::App& app, std::vector<std::string>& images, const std::string& where);
 
 /// --stop: strings that end `what`, such as "a text".
 void add_stops(CLI::App& app, std::vector<std::string>& stops, const std::string& what);

@@ -93,8 +93,8 @@ Subcommand add_probe(CLI::App& root) {
          "--batch", request->batch,
          "Safetensors file with input_ids [B,S] and optionally labels (not shifted; -100 "
          "is ignored), position_ids, attention_mask, document_ids or cu_seqlens, of a model "
-         "with an encoder decoder_input_ids; with "
-         "--train batch.input_ids [N,B,S] and the like")
+         "with an encoder decoder_input_ids, of a model with images pixel_values "
+         "[images,channels,side,side]; with --train batch.input_ids [N,B,S] and the like")
       ->required();
   app->add_option("--adapter", request->adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it: the model is "

@@ -23,13 +23,15 @@ struct Options {
 };
 
 Json rule_json(std::string_view group, const rules::Rule& rule) {
-  return {{"id", rule.id},
-          {"group", group},
-          {"when", rules::when_text(rule.when)},
-          {"condition", rule.condition},
-          {"advice", rule.says},
-          {"evidence", rule.evidence},
-          {"source", rule.source}};
+  Json json{{"id", rule.id},
+            {"group", group},
+            {"when", rules::when_text(rule.when)},
+            {"condition", rule.condition},
+            {"advice", rule.says},
+            {"evidence", rule.evidence},
+            {"source", rule.source}};
+  if (!rule.settled.empty()) json["never_fires"] = rule.settled;
+  return json;
 }
 
 int run(const Options& options) {
@@ -69,7 +71,7 @@ int run(const Options& options) {
       continue;
     }
     for (const auto& [name, value] : rule.items())
-      fmt::print("{:<10} {}\n", name, value.get<std::string>());
+      fmt::print("{:<11} {}\n", name, value.get<std::string>());
   }
   return 0;
 }

@@ -5,6 +5,8 @@ namespace viaduct {
 FieldGroup checkpoint_fields(CheckpointConfig& config) {
   FieldGroup group("checkpoint", "What is saved and when, and what a run starts from.");
   group.on_resume(resume::free);
+  const auto nothing_saved = [&config] { return !config.save; };
+  constexpr const char* kNothingSaved = "checkpoint.save is null: nothing is saved";
   group.field("save", config.save,
               "Folder of the run: checkpoints, metrics.jsonl, the resolved config.yaml, "
               "TensorBoard events; null: nothing is "
@@ -21,12 +23,14 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       .field("save_interval", config.save_interval,
              "Steps between checkpoints; 0: only at the end.")
       .range(0)
-      .in("steps");
+      .in("steps")
+      .idle(nothing_saved, kNothingSaved);
   group
       .field("most_recent_k", config.most_recent_k,
              "Checkpoints that are kept, the newest ones; -1: all.")
       .range(-1)
-      .constraint("not 0");
+      .constraint("not 0")
+      .idle(nothing_saved, kNothingSaved);
   group
       .field("keep_best", config.keep_best,
              "Metric of evaluations by which the best checkpoint is kept beside the newest ones; "
@@ -35,9 +39,12 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
              "is better), `TASK/perplexity` (lower is better). An evaluation that is better than "
              "all before saves a checkpoint; null: no checkpoint is better than another.")
       .constraint("a metric that the evaluations have");
-  group.field("async_save", config.async_save,
-              "Training continues while a copy of the state is written.");
-  group.field("save_optim", config.save_optim, "Save the optimizer's state.");
+  group
+      .field("async_save", config.async_save,
+             "Training continues while a copy of the state is written.")
+      .idle(nothing_saved, kNothingSaved);
+  group.field("save_optim", config.save_optim, "Save the optimizer's state.")
+      .idle(nothing_saved, kNothingSaved);
   group.field("save_rng", config.save_rng,
               "Save the state of random numbers: here only the seed, the rest follows from the "
               "step. A run that resumes from a checkpoint without it needs load_rng=false.");
@@ -59,10 +66,13 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       "Settings that may differ from those of the checkpoint, although the weights or the position "
       "in the data then mean something else: names of fields, "
       "dataset.content for other data files, tokenizer.content for another tokenizer.");
-  group.field(
-      "fully_parallel_save", config.fully_parallel_save,
-      "Each data-parallel rank writes a share of the tensors of which all hold copies; false: the "
-      "first of them writes all. Shards of the distributed optimizer are written by their owners.");
+  group
+      .field("fully_parallel_save", config.fully_parallel_save,
+             "Each data-parallel rank writes a share of the tensors of which all hold copies; "
+             "false: the "
+             "first of them writes all. Shards of the distributed optimizer are written by their "
+             "owners.")
+      .idle(nothing_saved, kNothingSaved);
   group.field("fully_parallel_load", config.fully_parallel_load,
               "Each data-parallel rank reads a share of the tensors of which all hold copies, and "
               "sends it to the others; false: each reads all of them.");
@@ -73,9 +83,11 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       "former is, found before anything is read; assume_ok_unexpected: the same, found by the "
       "rank that reads it; log_all: both are warnings; log_unexpected: the former is. A "
       "missing tensor starts as in a new run. Another shape or type is always an error.");
-  group.field("continue_on_save_failure", config.continue_on_save_failure,
-              "A failed save (disk full) is reported and training continues; the previous "
-              "checkpoint stays.");
+  group
+      .field("continue_on_save_failure", config.continue_on_save_failure,
+             "A failed save (disk full) is reported and training continues; the previous "
+             "checkpoint stays.")
+      .idle(nothing_saved, kNothingSaved);
   return group;
 }
 

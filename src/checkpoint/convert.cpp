@@ -33,6 +33,7 @@
 #include "model/family.h"
 #include "model/further_fields.h"
 #include "model/hf_config.h"
+#include "model/vision_names.h"
 
 namespace viaduct {
 namespace {
@@ -205,6 +206,19 @@ void take_tokenizer_of(AdapterTokenizer tokenizer, Input& input) {
   take_texts(std::move(tokenizer.texts), input);
 }
 
+/// "viaduct_fields" of a config.json, of a model with images those of its text model.
+std::string further_fields_of(const std::string& config) {
+  HfConfig outer(config, "config.json");
+  constexpr const char* kText = "text_config";
+  return (outer.has(kText) ? outer.object(kText) : std::move(outer)).text(kFurtherFields, "");
+}
+
+/// Without the field of checkpoints that says how names begin, as the names of a folder do.
+std::string without_tower_prefix(const std::string& config) {
+  auto json = parse_json<nlohmann::ordered_json>(config, "config.json");
+  return json.erase(kTowerPrefixField) > 0 ? json.dump(2) + "\n" : config;
+}
+
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
                         const ConvertSettings& settings, Converted& result) {
   VIADUCT_CHECK(ConfigError, is_absent_or_empty(to),
@@ -213,23 +227,36 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
                              fused_expert_names(model_family(from.model.family).names));
   const OwnExperts own(joined, from.model);
   ExportTensors tensors(own, from.model, settings.dtype);
+  const VisionConfig& vision = from.model.vision;
+  VIADUCT_CHECK(ConfigError, !vision.any() || settings.dtype != ExportFormat::fp8,
+                "--dtype fp8 is not implemented for a model that takes images; expected fp32, bf16 "
+                "or fp16");
+  std::vector<TensorInfo> written = tensors.tensors();
+  std::map<std::string, std::string> names;  // here, by those in the folder
+  for (TensorInfo& info : written) {
+    const std::string here = info.name;
+    if (vision.any()) info.name = stored_image_name(here, vision.tower_prefix);
+    names[info.name] = here;
+  }
   UnfinishedFolder unfinished(to);
   try {
     write_safetensors_folder(
-        unfinished.path(), tensors.tensors(),
-        [&](const std::string& name) { return tensors.tensor(name); }, settings.max_shard_bytes);
+        unfinished.path(), written,
+        [&](const std::string& name) { return tensors.tensor(names.at(name)); },
+        settings.max_shard_bytes);
   } catch (const IoError&) {
     from.weights->check_read();  // a write also fails if its source is gone
     throw;
   }
   from.weights->check_read();
-  std::string config =
-      with_format(from.config, settings.dtype ? plain_dtype(*settings.dtype)
-                                              : stored_format(from.weights->tensors()));
+  std::string config = with_format(
+      without_tower_prefix(from.config),
+      settings.dtype ? plain_dtype(*settings.dtype) : stored_format(from.weights->tensors()));
   if (settings.dtype == ExportFormat::fp8)
     config = with_fp8_blocks(config, tensors.unquantized_modules());
+  if (settings.config_form) config = in_config_form(config, *settings.config_form);
   write_file_atomically(unfinished.path() / "config.json", config);
-  const std::string further = HfConfig(config, "config.json").text(kFurtherFields, "");
+  const std::string further = further_fields_of(config);
   if (!further.empty()) {
     log_warning(
         "{}: config.json cannot express {} for its family; programs other than viaduct will read a "
@@ -324,6 +351,13 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
   }
 }
 
+/// Whether the result has the layers for images of a model that takes them: GGUF files have text
+/// models alone, and adapters and further tokens are those of text models.
+bool keeps_images(const ConvertSettings& settings) {
+  const bool gguf = settings.format ? *settings.format == ModelFormat::gguf : is_gguf(settings.to);
+  return !gguf && !settings.adapter && !settings.new_tokens;
+}
+
 ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
   const bool folder_to_checkpoint =
       from.folder.kind == ModelFolderKind::hugging_face && !settings.adapter;
@@ -359,6 +393,10 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
                 "convert: a {} has no layout of ranks, but {} shards were requested",
                 format == ModelFormat::gguf ? "GGUF file" : "Hugging Face folder",
                 settings.plan->shards);
+  VIADUCT_CHECK(ConfigError, !settings.config_form || format == ModelFormat::hugging_face,
+                "convert: --transformers {} is for Hugging Face folders; {} is written as a {}",
+                settings.config_form == ConfigForm::version4 ? 4 : 5, settings.to.string(),
+                checkpoint ? "checkpoint" : "GGUF file");
   VIADUCT_CHECK(ConfigError, !checkpoint || !settings.dtype,
                 "convert: --dtype {} is for exports (a Hugging Face folder or a GGUF file); a "
                 "checkpoint keeps the stored format",
@@ -369,11 +407,12 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
 }  // namespace
 
 Converted convert_model(const ConvertSettings& settings) {
-  const ModelFolder given = resolve_model_folder(model_path(
+  ModelFolder given = resolve_model_folder(model_path(
       "--from ", settings.from, "a Hugging Face folder, a checkpoint, a save folder or FILE.gguf"));
   if (given.kind == ModelFolderKind::checkpoint && holds_adapter(given.path))
     return convert_adapter(settings, given);
   if (settings.adapter_only) return convert_adapter_only(settings, given);
+  if (keeps_images(settings)) given.images = ImageLayers::read;
   Input from = given.kind == ModelFolderKind::gguf ? read_gguf_file(given) : read_folder(given);
   check_tensors_fit(from.model, *from.weights);
   const ModelFormat format = output_format(settings, from);

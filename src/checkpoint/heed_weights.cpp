@@ -11,6 +11,7 @@
 #include "checkpoint/parameter_io.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
+#include "model/vision_names.h"
 
 namespace viaduct {
 namespace {
@@ -136,13 +137,16 @@ void check_constants(const ModelConfig& config, const TensorSource& weights,
       const std::string name = stored_name(weights, ParameterMaker::at(pattern, layer), names);
       const TensorInfo* info = weights.find(name);
       if (info == nullptr || !is_floating(info->dtype) || info->shape.elements() != 1) continue;
-      double found = 0;
+      double found = 0, rounded = 0;  // as stored, and as its format has the expected one
       const Tensor stored = weights.tensor(name);
       dispatch_floating(info->dtype, [&](auto zero) {
-        found = static_cast<float>(*stored.data<decltype(zero)>());
+        using Stored = decltype(zero);
+        found = static_cast<float>(*stored.data<Stored>());
+        rounded = static_cast<float>(static_cast<Stored>(static_cast<float>(value)));
       });
       weights.check_read();
-      VIADUCT_CHECK(ConfigError, std::fabs(found - value) <= 0.01 * std::fabs(value),
+      VIADUCT_CHECK(ConfigError,
+                    found == rounded || std::fabs(found - value) <= 0.01 * std::fabs(value),
                     "{}: {} is {} in the weights, which is not supported (supported: {})", where,
                     name, found, value);
     }
@@ -163,11 +167,17 @@ void heed_weights(ModelConfig& config, const TensorSource& weights, const std::s
 
 std::string with_heeded_fields(const std::string& text, const ModelConfig& config) {
   auto json = parse_json<nlohmann::ordered_json>(text, "config.json");
-  const ModelConfig said = read_hf_config(text, "config.json");
-  if (said.tied_embeddings == config.tied_embeddings && said.mtp_layers == config.mtp_layers)
+  const bool images = config.vision.any();
+  const ModelConfig said =
+      read_hf_config(text, "config.json", images ? ImageLayers::read : ImageLayers::left_out);
+  const bool same_names = said.vision.tower_prefix == config.vision.tower_prefix;
+  if (said.tied_embeddings == config.tied_embeddings && said.mtp_layers == config.mtp_layers &&
+      same_names)
     return text;
+  if (!same_names) json[kTowerPrefixField] = config.vision.tower_prefix;
   if (said.tied_embeddings != config.tied_embeddings) {
     json[kTies] = config.tied_embeddings;
+    if (images) json["text_config"][kTies] = config.tied_embeddings;
     // Which also says whether the head is scaled, unless another field does.
     if (config.encoder.any()) json["scale_decoder_outputs"] = config.logit_scale != 1;
   }

@@ -14,6 +14,7 @@
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/heed_weights.h"
+#include "checkpoint/image_weights.h"
 #include "checkpoint/peft_folder.h"
 #include "checkpoint/pickled_weights.h"
 #include "checkpoint/quantized_weights.h"
@@ -72,6 +73,11 @@ std::string stored_config_text(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::gguf) return gguf_config_text(GgufFile(folder.path));
   constexpr size_t kLargestConfig = size_t{1} << 20;
   return read_file(folder.path / "config.json", kLargestConfig);
+}
+
+/// Whether the folder, whose config.json is `text`, is read with its layers for images.
+bool reads_images(const ModelFolder& folder, const std::string& text, const std::string& where) {
+  return folder.images == ImageLayers::read && read_vision_config(text, where).has_value();
 }
 
 struct OwnedCheckpoint {
@@ -141,7 +147,12 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
                   "model and --adapter {}",
                   folder.path.string(), (folder.path / kAdapterConfigFile).string(),
                   folder.path.string());
-    return std::make_unique<OpenedWeights>(folder.path);
+    std::unique_ptr<TensorSource> weights = std::make_unique<OpenedWeights>(folder.path);
+    if (!has(folder.path, "config.json")) return weights;
+    const std::string where = (folder.path / "config.json").string();
+    const std::string text = stored_config_text(folder);
+    const bool text_alone = text_half(text, where) && !reads_images(folder, text, where);
+    return text_alone ? text_half_weights(std::move(weights)) : std::move(weights);
   }
   if (folder.kind == ModelFolderKind::gguf) {
     GgufFile file(folder.path);
@@ -164,7 +175,8 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   if (const auto quantization = read_quantization_config(text, where))
     weights = std::make_unique<QuantizedWeights>(std::move(weights), *quantization);
   if (auto half = text_half(text, where)) {
-    weights = text_half_weights(std::move(weights));
+    weights = reads_images(folder, text, where) ? image_weights(std::move(weights))
+                                                : text_half_weights(std::move(weights));
     text = std::move(half->config);
   }
   HfConfig config(text, where);
@@ -189,9 +201,10 @@ DType type_of_weights(const ModelFolder& folder) {
 
 std::string read_config_text(const ModelFolder& folder) {
   std::string text = stored_config_text(folder);
-  if (folder.kind != ModelFolderKind::hugging_face) return text;
-  auto half = text_half(text, (folder.path / "config.json").string());
-  return half ? std::move(half->config) : text;
+  if (folder.kind == ModelFolderKind::gguf) return text;
+  const std::string where = (folder.path / "config.json").string();
+  auto half = text_half(text, where);
+  return half && !reads_images(folder, text, where) ? std::move(half->config) : text;
 }
 
 ModelConfig read_model_config(const ModelFolder& folder) {
@@ -200,7 +213,14 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   const std::string where = (folder.path / "config.json").string();
   if (folder.kind == ModelFolderKind::hugging_face)
     (void)read_quantization_config(text, where);  // refused before anything is built
-  ModelConfig config = read_hf_config(text, where);
+  ModelConfig config = read_hf_config(text, where, folder.images);
+  if (config.vision.any() && has_weights(folder)) {
+    if (folder.kind == ModelFolderKind::hugging_face) {
+      heed_image_weights(config.vision, SafetensorsFolder(folder.path));
+    } else {
+      heed_pooling_head(config.vision, *open_weights(folder));
+    }
+  }
   // Checkpoints are written as their configuration says, except converted ones.
   const bool may_differ = folder.kind == ModelFolderKind::hugging_face || config.mtp_layers > 0;
   if (may_differ && has_weights(folder)) heed_weights(config, *open_weights(folder), where);
@@ -272,7 +292,8 @@ std::map<std::string, std::string> model_side_texts(const std::filesystem::path&
 const std::vector<std::string>& model_side_file_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all(std::begin(kTokenizerFiles), std::end(kTokenizerFiles));
-    all.insert(all.end(), {"chat_template.jinja", "chat_template.json", kGenerationFile});
+    all.insert(all.end(), {"chat_template.jinja", "chat_template.json", kGenerationFile,
+                           "preprocessor_config.json", "processor_config.json"});
     return all;
   }();
   return names;

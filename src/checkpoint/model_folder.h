@@ -25,6 +25,9 @@ struct ModelFolder {
   ModelFolderKind kind = ModelFolderKind::hugging_face;
   /// What holds config.json, tokenizer files and weights: DIR, or the step folder in it.
   std::filesystem::path path;
+  /// Whether a model that takes images is opened with its layers for them, where these are
+  /// implemented (model/vision_config.h); else as its text model.
+  ImageLayers images = ImageLayers::left_out;
 };
 
 /// The kind of `folder`. ConfigError if it is missing or another file, for weights of PyTorch with
@@ -38,9 +41,9 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 bool holds_hugging_face_model(const std::filesystem::path& folder);
 
 /// The weights of a model folder under their Hugging Face names: of a Hugging Face folder all
-/// tensors (of one with images those of its text model), quantized matrices as BF16
-/// (checkpoint/quantized_weights.h), of a GGUF file as gguf_model.h says, of a checkpoint those
-/// that are weights (is_weight_name).
+/// tensors (of one with images those of its text model, or all: ModelFolder::images), quantized
+/// matrices as BF16 (checkpoint/quantized_weights.h), of a GGUF file as gguf_model.h says, of a
+/// checkpoint those that are weights (is_weight_name).
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
 
 /// The type of most of the values that `open_weights` gives: f16, bf16, or f32 for any other and
@@ -48,8 +51,8 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
 DType type_of_weights(const ModelFolder& folder);
 
 /// The text of the folder's config.json, which the metadata of a GGUF file stand for, of a model
-/// that takes images too that of its text model (model/text_half.h); IoError if it is missing or
-/// absurdly large.
+/// that takes images too that of its text model (model/text_half.h), unless they are read; IoError
+/// if it is missing or absurdly large.
 std::string read_config_text(const ModelFolder& folder);
 /// The architecture it describes; ConfigError also for quantized weights that are not supported.
 ModelConfig read_model_config(const ModelFolder& folder);
@@ -69,7 +72,7 @@ bool has_tokenizer(const std::filesystem::path& path);
 /// Tokenizer and generation settings by the names of their files, of a folder or a GGUF file.
 std::map<std::string, std::string> model_side_texts(const std::filesystem::path& path);
 
-/// Names that tokenizer and generation settings have in Hugging Face folders; those of
+/// Names that settings of tokenizer, generation and pictures have in Hugging Face folders; those of
 /// additional_chat_templates are any.
 const std::vector<std::string>& model_side_file_names();
 /// The names of such files that are in `folder`, with additional_chat_templates/NAME.jinja.

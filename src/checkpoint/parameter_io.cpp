@@ -109,9 +109,10 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
   TensorFit fit;
   std::set<std::string> used;
   for (const Parameter* parameter : model->parameters()) {
-    if (!parameter->trained) continue;
+    if (!parameter->trained && adapters.freezes()) continue;
     for (const Part& part : parameter->parts) {
       for (const auto& [kind, has, shape] : kinds) {
+        if (!kind.empty() && !parameter->trained) continue;
         if (has != nullptr && !has(*parameter)) continue;
         if (!kind.empty() && parameter->load_bias_rate) continue;  // no optimizer moves it
         const std::string name =

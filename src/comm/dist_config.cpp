@@ -146,7 +146,8 @@ FieldGroup dist_buffer_fields(DistConfig& config) {
       .field("disable_symmetric_registration", config.disable_symmetric_registration,
              "Memory that ddp.nccl_ub registers is not symmetric: NCCL has no kernels for it that "
              "read other ranks' memory, nor copy engines (comm_overlap.use_ce).")
-      .constraint("needs nccl_ub");
+      .constraint("needs nccl_ub")
+      .idle([&config] { return !config.nccl_ub; }, "ddp.nccl_ub = false registers no memory");
   return group;
 }
 

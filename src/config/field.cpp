@@ -145,6 +145,22 @@ Field& Field::on_resume(ResumeRule rule) {
   return *this;
 }
 
+std::string Field::idle_reason() const {
+  for (const IdleRule& rule : idle_rules) {
+    if (std::string reason = rule(); !reason.empty()) return reason;
+  }
+  return "";
+}
+
+Field& Field::idle(IdleRule rule) {
+  idle_rules.push_back(std::move(rule));
+  return *this;
+}
+
+Field& Field::idle(std::function<bool()> when, std::string why) {
+  return idle([when = std::move(when), why = std::move(why)] { return reason_if(when(), why); });
+}
+
 Field& Field::planned(std::string why) {
   state.fill(KnobState::planned);
   reason = std::move(why);
@@ -184,6 +200,7 @@ Field& FieldGroup::add(std::string name, std::string type, Value default_value, 
   field.doc = std::move(doc);
   field.state.fill(KnobState::built);  // unless its owner says otherwise
   field.resume = resume_;
+  if (idle_) field.idle_rules.push_back(idle_);
   return field;
 }
 
@@ -202,6 +219,11 @@ FieldGroup& FieldGroup::short_form(std::string name) {
 
 FieldGroup& FieldGroup::on_resume(ResumeRule rule) {
   resume_ = rule;
+  return *this;
+}
+
+FieldGroup& FieldGroup::idle(IdleRule rule) {
+  idle_ = std::move(rule);
   return *this;
 }
 

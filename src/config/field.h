@@ -14,6 +14,8 @@
 //     group.field("optimizer", config.optimizer, "The update rule.");
 //     group.field("lr", config.lr, "Peak learning rate.").range(0, 1).alias("learning_rate");
 //     group.field("overlap", config.overlap, "Gather beside the forward.").planned("needs dp > 1");
+//     group.field("adam_eps", config.adam_eps, "Added to the root.")
+//         .idle([&config] { return config.optimizer != OptimizerKind::adam; }, "no Adam");
 //     return group;
 //   }
 //
@@ -33,6 +35,7 @@
 
 #include "base/device_kind.h"
 #include "config/convert.h"
+#include "config/idle_rule.h"
 #include "config/resume_rule.h"
 #include "config/value.h"
 
@@ -64,11 +67,15 @@ struct Field {
   std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
   bool environment = false;          // an environment variable, listed with the knobs
   std::optional<ResumeRule> resume;  // of a field that is built
+  std::vector<IdleRule> idle_rules;  // when it does nothing
 
   std::function<bool(const Value&)> assign;  // false if the value is not of the type
   std::function<Value()> current;
 
   std::string full_name() const { return section + "." + name; }
+  /// Why it does nothing among the values of its group's settings, which must be resolved; "" where
+  /// it acts, as far as they say (rules over settings of several folders: run/no_effect_rules.h).
+  std::string idle_reason() const;
   KnobState state_on(DeviceKind device) const { return state[static_cast<size_t>(device)]; }
   /// Range or choices as readable text: ">= 1", "0 to 1", "adam|sgd"; "" if all values of the type
   /// are valid.
@@ -108,6 +115,10 @@ struct Field {
   Field& not_applicable_on(DeviceKind device, std::string why);
   /// What its change means when a run resumes.
   Field& on_resume(ResumeRule rule);
+  /// When it does nothing, and why, behind the rules that it has already: the first that holds is
+  /// the reason.
+  Field& idle(IdleRule rule);
+  Field& idle(std::function<bool()> when, std::string why);
 };
 
 /// Fields of one section that one folder owns.
@@ -133,6 +144,8 @@ class FieldGroup {
   FieldGroup& short_form(std::string name);
   /// The rule of the fields declared after this that do not say another.
   FieldGroup& on_resume(ResumeRule rule);
+  /// The first idle rule of the fields declared after this; an empty one ends it.
+  FieldGroup& idle(IdleRule rule);
 
   const std::string& section() const { return section_; }
   const std::string& doc() const { return doc_; }
@@ -144,6 +157,7 @@ class FieldGroup {
 
   std::string section_, doc_, short_form_;
   std::optional<ResumeRule> resume_;
+  IdleRule idle_;
   std::vector<Field> fields_;
 };
 

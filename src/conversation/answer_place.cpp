@@ -12,8 +12,19 @@ namespace {
 /// A content that no message has: private-use character U+F0003.
 constexpr std::string_view kProbe = "\xf3\xb0\x80\x83";
 
-ChatMessage probe(std::string role) {
-  return ChatMessage::of_text(std::move(role), std::string(kProbe));
+/// A message with that content, which is a list of parts where that of the conversation's message
+/// is one: templates may read no other.
+ChatMessage probe(const ConversationPrefixes& prefixes, size_t message, std::string role) {
+  ChatMessage result = ChatMessage::of_text(std::move(role), std::string(kProbe));
+  const auto find = [](const ChatMessage& of) { return of.value.as_map().find("content"); };
+  const TemplateValue* content = find(prefixes.conversation().messages[message]);
+  if (content == nullptr || !content->is_list()) return result;
+  TemplateMap part, map = result.value.as_map();
+  part.set("type", "text");
+  part.set("text", kProbe);
+  map.set("content", TemplateValue::list({TemplateValue::map(std::move(part))}));
+  result.value = TemplateValue::map(std::move(map));
+  return result;
 }
 
 /// What else can be done where an answer's place is not known.
@@ -36,7 +47,7 @@ size_t unit_begin(std::string_view text, size_t at) {
 /// before it are the template's words.
 size_t leaves_probe(const ConversationPrefixes& prefixes, size_t message, std::string_view text,
                     const char* role) {
-  return common_prefix(text, prefixes.followed(message, {probe(role)}));
+  return common_prefix(text, prefixes.followed(message, {probe(prefixes, message, role)}));
 }
 
 /// Whether an answer that begins at `begin`, where its text leaves the prompt, has its header
@@ -80,7 +91,8 @@ size_t begin_beside(const ConversationPrefixes& prefixes, size_t message, std::s
 void check_first(const ConversationPrefixes& prefixes, std::string_view text, size_t begin) {
   const size_t own = leaves_probe(prefixes, 0, text, "assistant");
   if (own <= begin) return;
-  const std::string twice = prefixes.followed(0, {probe("assistant"), probe("assistant")});
+  const ChatMessage answer = probe(prefixes, 0, "assistant");
+  const std::string twice = prefixes.followed(0, {answer, answer});
   const size_t first = twice.find(kProbe), second = twice.find(kProbe, first + kProbe.size());
   const bool known = second != std::string::npos && std::string_view(twice)
                                                         .substr(0, second)

@@ -9,13 +9,15 @@
 #include "conversation/answers.h"
 #include "conversation/control_tokens.h"
 #include "data/tokenizer/tokenizer.h"
+#include "image/picture_file.h"
 
 namespace viaduct {
 
-/// A row: its ids, and 1 for each that is learned.
+/// A row: its ids, 1 for each that is learned, and its pictures in the order of their places.
 struct ChatRow {
   std::vector<int32_t> ids;
   std::vector<uint8_t> mask;
+  std::vector<PictureFile> images = {};
   int64_t unknown_bytes = 0;  // of the text, without a token
 
   /// The number of learned tokens.

@@ -12,9 +12,11 @@
 #include "base/units.h"
 #include "conversation/conversation_source.h"
 #include "conversation/line_rows.h"
+#include "data/image_files.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/token_record.h"
 #include "data/tokenizer/vocabulary_hash.h"
+#include "image/image_index.h"
 
 namespace viaduct {
 namespace {
@@ -38,15 +40,27 @@ class ChatWriter {
   explicit ChatWriter(const ChatFilesSettings& settings)
       : settings_(settings),
         tokens_(settings.output, settings.type),
-        mask_(settings.output.string() + ".mask", TokenType::uint8) {}
+        mask_(settings.output.string() + ".mask", TokenType::uint8) {
+    if (settings.images == nullptr) return;
+    const ImageTokens& tokens = settings.images->tokens();
+    images_.emplace(settings.output, ImagePlaceTokens{tokens.id, tokens.count});
+  }
 
   void add(const ChatRow& row) {
     tokens_.add_document(row.ids);
     const std::vector<int32_t> mask(row.mask.begin(), row.mask.end());
     mask_.add_document(mask);
+    if (images_) images_->add_row(row.images);
   }
+  /// Pictures of all rows that are not the same.
+  int64_t pictures() const { return images_ ? images_->pictures() : 0; }
   void finish(const ChatFilesResult& result) {
-    // The mask comes first: tokens without one would be learned all.
+    // Mask and pictures come first: tokens without a mask would be learned all.
+    if (pictures() > 0) {
+      images_->finish();
+    } else {
+      remove_images(settings_.output.string());
+    }
     mask_.finish();
     tokens_.finish();
     TokenRecord record;
@@ -69,6 +83,7 @@ class ChatWriter {
  private:
   const ChatFilesSettings& settings_;
   IndexedDatasetWriter tokens_, mask_;
+  std::optional<ImageIndexWriter> images_;
 };
 
 /// Adds what a piece was found to hold. `form` is that of its file so far.
@@ -79,6 +94,7 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   result.tokens += more.tokens;
   result.scored += more.scored;
   result.own_rows += more.own_rows;
+  result.images += more.images;
   result.bytes += more.bytes;
   result.overlong += more.overlong;
   result.longest = std::max(result.longest, more.longest);
@@ -96,6 +112,7 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   take(more.hidden_tools, result.hidden_tools);
   take(more.hidden_context, result.hidden_context);
   take(more.encoded_twice, result.encoded_twice);
+  take(more.joined_parts, result.joined_parts);
   take(more.passed_over, result.passed_over);
   for (const auto& [token, count] : more.control_tokens) result.control_tokens[token] += count;
   for (const std::string& name : more.train_on) {
@@ -218,6 +235,7 @@ ChatFilesResult convert_chat_files(
   } while (!pieces.empty());
   check_problems(settings, result);
   check_rows(settings, result);
+  result.pictures = writer.pictures();
   writer.finish(result);
   return result;
 }

@@ -13,6 +13,7 @@
 #include "conversation/answers.h"
 #include "conversation/chat_encoder.h"
 #include "conversation/control_tokens.h"
+#include "conversation/image_places.h"
 #include "data/token_type.h"
 
 namespace viaduct {
@@ -30,6 +31,7 @@ struct ChatFilesSettings {
   std::filesystem::path output;               ///< prefix of .bin, .idx, .mask.bin and .mask.idx
   const Tokenizer* tokenizer = nullptr;
   const ChatRenderer* renderer = nullptr;  ///< null: only forms without a template can be read
+  const ImagePlaces* images = nullptr;     ///< null: lines with pictures are refused
   TemplateClock clock;                     ///< what templates with a date show
   std::optional<TrainOn> train_on;         ///< nothing: as the form of each file suggests
   ConversationReading reading;
@@ -53,6 +55,8 @@ struct ChatFilesResult {
   int64_t conversations = 0;  ///< valid ones
   int64_t rows = 0, tokens = 0, scored = 0;
   int64_t own_rows = 0;               ///< of one answer each (ConversationTexts::own)
+  int64_t images = 0;                 ///< places of pictures in the rows
+  int64_t pictures = 0;               ///< different ones of them
   int64_t bytes = 0;                  ///< of text, unpacked
   int64_t overlong = 0, longest = 0;  ///< before rows are cut or dropped
   int64_t longest_written = 0;
@@ -66,6 +70,7 @@ struct ChatFilesResult {
   ProblemCount hidden_tools;    ///< valid lines whose text does not show all tools or tool calls
   ProblemCount hidden_context;  ///< whose text does not show all thoughts or documents
   ProblemCount encoded_twice;   ///< whose text has arguments of calls as JSON inside of a text
+  ProblemCount joined_parts;    ///< whose lists of text parts were made texts for the template
   /// Valid lines with messages that say that they are learned, and are not by what is learned.
   ProblemCount passed_over;
   ControlTokenCounts control_tokens;
@@ -75,7 +80,9 @@ struct ChatFilesResult {
   int64_t invalid() const;
 };
 
-/// Writes the dataset and its record (data/token_record.h). `progress(done, total)` is called
+/// Writes the dataset, its record (data/token_record.h), and which pictures its rows have
+/// (image/image_index.h), if there are any; their paths begin at the folder of their chat file, and
+/// each is read to the end. `progress(done, total)` is called
 /// periodically on the calling thread, in stored bytes of input (total 0: unknown). Memory is
 /// bounded by some megabytes a worker, or by the longest conversations. Nothing is left when it
 /// throws: IoError with the counts and first lines of invalid conversations unless they are

@@ -37,10 +37,16 @@ class ControlTokens {
   void count(const TemplateValue& value, ControlTokenCounts& counts) const;
   TemplateValue marked(const TemplateValue& value) const;
   std::string marked_text(std::string_view text) const;
-  Conversation::Plain marked(const Conversation::Plain& plain) const;
+  Conversation::Plain marked(const Conversation::Plain& given) const;
+  /// The text whose completion's last token, if it is a control token, is a word of the form: a
+  /// completion ends with the model's end token by intent, and forges no turn with it.
+  Conversation::Plain with_end(const Conversation::Plain& plain) const;
 
   AddedTokens tokens_;
 };
+
+/// Whether the token that begins at `at` of a text with marks has them around it.
+bool is_marked(std::string_view text, size_t at);
 
 /// Takes the marks out of a rendered text and moves its ranges. Returns the pieces of the text
 /// without marks: where each begins, and whether it is a token that is encoded as plain text. A

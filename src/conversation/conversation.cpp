@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/json.h"
+#include "conversation/message_images.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
@@ -101,6 +102,10 @@ std::string_view problem_name(ConversationProblem problem) {
       return "an answer whose place in the text is not certain";
     case ConversationProblem::hidden_calls:
       return "an answer with tool calls that the template does not show";
+    case ConversationProblem::broken_image:
+      return "a picture that cannot be read";
+    case ConversationProblem::hidden_images:
+      return "pictures without a place in the text";
   }
   return "";
 }
@@ -166,6 +171,8 @@ std::string conversation_line(const Conversation& conversation) {
   line["messages"] = ordered_json::array();
   for (const ChatMessage& message : conversation.messages)
     line["messages"].push_back(to_json(message.value));
+  const std::vector<std::string> images = images_of(conversation);
+  if (!images.empty()) line["images"] = images;
   if (!conversation.tools.is_none()) line["tools"] = to_json(conversation.tools);
   if (!conversation.documents.is_none()) line["documents"] = to_json(conversation.documents);
   if (!conversation.variables.empty()) {

@@ -26,6 +26,8 @@ struct ChatMessage {
   /// What its `weight` (0, 1) or `train` (a bool) says; without either an answer is learned.
   bool learned = true;
   bool says_learned = false;  // one of them stands there and says so
+  /// Files of its pictures, as the line names them, in the order of the parts {"type": "image"}.
+  std::vector<std::string> images = {};
 
   /// The message {"role": role, "content": content}.
   static ChatMessage of_text(std::string role, std::string content);
@@ -75,8 +77,10 @@ enum class ConversationProblem {
   refused_by_template,  // the template raises an error
   answer_not_found,     // rendering does not tell where an answer begins
   hidden_calls,         // an answer without words, whose tool calls the template does not show
+  broken_image,         // a picture that is missing, damaged or of another format
+  hidden_images,        // the template does not print one place for each picture
 };
-inline constexpr size_t kConversationProblems = 12;
+inline constexpr size_t kConversationProblems = 14;
 
 /// "an unknown role", for messages and counts.
 std::string_view problem_name(ConversationProblem problem);
@@ -101,6 +105,8 @@ struct ConversationReading {
   /// Whether roles, contents and answers are checked, as data to learn from need; else anything is
   /// accepted that a template may be rendered with.
   bool checked = true;
+  /// Whether pictures are read (message_images.h); else a line with some is refused.
+  bool images = false;
 };
 
 /// The form of a line by its members. InvalidConversation, which names the members, for an object
@@ -115,8 +121,8 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
 /// is not a JSON object.
 Conversation parse_conversation(std::string_view line, const ConversationReading& reading = {});
 
-/// The line of JSON {"messages": […], "tools"?: […], "chat_template_kwargs"?: {…}} of a
-/// conversation, without its end.
+/// The line of JSON {"messages": […], "images"?: […], "tools"?: […], "chat_template_kwargs"?: {…}}
+/// of a conversation, without its end.
 std::string conversation_line(const Conversation& conversation);
 
 }  // namespace viaduct

@@ -10,6 +10,7 @@
 #include "conversation/conversation.h"
 #include "conversation/line_members.h"
 #include "conversation/message_checks.h"
+#include "conversation/message_images.h"
 #include "conversation/prompt_template.h"
 
 namespace viaduct {
@@ -88,6 +89,19 @@ void read_messages(const std::vector<TemplateValue>& messages, Conversation& con
 void read_system(const TemplateMap& line, Conversation& conversation) {
   if (const std::string system = optional_text(line, "system"); !system.empty())
     conversation.messages.push_back(ChatMessage::of_text("system", system));
+}
+
+void read_pictures(const TemplateMap& line, const ConversationReading& reading,
+                   Conversation& conversation) {
+  // A text without messages may have members of any name.
+  if (conversation.plain) return;
+  if (reading.images) {
+    read_images(line, conversation);
+  } else {
+    check_no_images(line,
+                    "the model of the tokenizer takes none: its config.json is not of LLaVA or "
+                    "Gemma 3 with a vision_config");
+  }
 }
 
 /// Whether the prompt template shows the line's `system`.
@@ -233,6 +247,7 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
     }
     return conversation;
   }
+  read_pictures(line, reading, conversation);
   if (!conversation.plain) {
     check_learnable(conversation);
   } else if (conversation.plain->answer_begin == conversation.plain->answer_end) {

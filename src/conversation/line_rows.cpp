@@ -8,7 +8,9 @@
 #include "base/units.h"
 #include "conversation/context_visibility.h"
 #include "conversation/line_members.h"
+#include "conversation/message_images.h"
 #include "conversation/shorten.h"
+#include "conversation/text_parts.h"
 #include "conversation/tool_visibility.h"
 #include "data/tokenizer/unicode.h"
 
@@ -80,6 +82,7 @@ PieceRows LineRows::convert(const ConversationPiece& piece) {
   try {
     check_no_zero(piece);
     const bool well_formed = is_valid_utf8(piece.text);
+    const auto folder = std::filesystem::path(piece.path).parent_path();
     int64_t number = piece.first;
     for (std::string_view rest = piece.text; !rest.empty(); ++number) {
       const size_t newline = std::min(rest.find('\n'), rest.size());
@@ -89,7 +92,7 @@ PieceRows LineRows::convert(const ConversationPiece& piece) {
       const std::string place = piece.place(number);
       try {
         if (!well_formed) check_utf8(line);
-        convert_line(line, place, result);
+        convert_line(line, place, folder, result);
       } catch (const InvalidConversation& error) {
         count_line(result.counts.problems[static_cast<size_t>(error.problem())], place,
                    error.what());
@@ -106,7 +109,39 @@ PieceRows LineRows::convert(const ConversationPiece& piece) {
   return result;
 }
 
-void LineRows::convert_line(std::string_view line, const std::string& place, PieceRows& result) {
+void LineRows::read_pictures(const Conversation& conversation,
+                             const std::filesystem::path& folder) {
+  pictures_.clear();
+  for (const std::string& path : images_of(conversation)) {
+    if (pictures_.contains(path)) continue;
+    try {
+      pictures_.emplace(path, read_picture_file(folder / path));
+    } catch (const IoError& error) {
+      throw InvalidConversation(Problem::broken_image, error.what());
+    }
+  }
+}
+
+ChatRow LineRows::encoded(ConversationText text, const Conversation& conversation) {
+  if (settings_.images == nullptr) return encoder_.encode(std::move(text), is_apart(conversation));
+  const ImagePlaces& places = *settings_.images;
+  const std::vector<std::string> images = images_of(conversation, text.messages);
+  places.expand(text, images.size());
+  ChatRow row = encoder_.encode(std::move(text));
+  for (const std::string& path : images) row.images.push_back(pictures_.at(path));
+  const int64_t expected = static_cast<int64_t>(images.size()) * places.tokens().count;
+  if (const int64_t found = places.count(row); found != expected) {
+    throw InvalidConversation(
+        Problem::hidden_images,
+        fmt::format("{} times {}, expected {} for {}: the text of a message spells it", found,
+                    places.tokens().token, expected,
+                    counted(static_cast<int64_t>(images.size()), "picture")));
+  }
+  return row;
+}
+
+void LineRows::convert_line(std::string_view line, const std::string& place,
+                            const std::filesystem::path& folder, PieceRows& result) {
   const TemplateValue value = line_object(line);
   const ConversationForm form = form_of(value.as_map(), settings_.reading);
   if (!result.form) {
@@ -118,11 +153,26 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
                 result.form_place, form_name(*result.form));
   Conversation conversation = parse_conversation(value.as_map(), form, settings_.reading);
   const TrainOn train_on = settings_.train_on.value_or(default_train_on(conversation));
+  join_parts(conversation, place, result.counts);
   control_.count(conversation, result.counts.control_tokens);
   if (settings_.control_tokens_as_text) conversation = control_.marked(conversation);
+  if (settings_.images != nullptr) {
+    read_pictures(conversation, folder);
+    conversation = settings_.images->shown(std::move(conversation));
+  }
   ConversationTexts texts = finder_.find(conversation, train_on);
+  // Of a conversation with an invalid row there is none.
+  std::vector<std::pair<ChatRow, size_t>> rows;
+  const auto encode = [&](ConversationText& text) {
+    const size_t messages = text.messages;
+    rows.emplace_back(encoded(std::move(text), conversation), messages);
+  };
+  const bool covered = texts.is_covered();
+  const std::string whole = texts.whole.text;
+  if (!covered) encode(texts.whole);
+  for (ConversationText& own : texts.own) encode(own);
   check_tools(conversation, train_on, place, result.counts);
-  count_context(conversation, texts.whole.text, place, result.counts);
+  count_context(conversation, whole, place, result.counts);
   if (const size_t messages = passed_over(conversation, train_on); messages > 0) {
     count_line(result.counts.passed_over, place,
                counted(static_cast<int64_t>(messages), "such message"));
@@ -130,12 +180,19 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   ++result.counts.conversations;
   const std::string& name = train_on_names()[static_cast<size_t>(train_on)];
   if (result.counts.train_on.empty()) result.counts.train_on.push_back(name);
-  if (!texts.is_covered()) add_row(std::move(texts.whole), conversation, train_on, result);
-  for (ConversationText& own : texts.own) {
-    // The last answer's row is the conversation's, whatever follows it.
-    if (train_on != TrainOn::last) ++result.counts.own_rows;
-    add_row(std::move(own), conversation, train_on, result);
-  }
+  // The last answer's row is the conversation's, whatever follows it.
+  if (train_on != TrainOn::last) result.counts.own_rows += static_cast<int64_t>(texts.own.size());
+  for (auto& [row, messages] : rows)
+    add_row(std::move(row), messages, conversation, train_on, result);
+}
+
+void LineRows::join_parts(Conversation& conversation, const std::string& place,
+                          ChatFilesResult& counts) const {
+  if (conversation.plain || settings_.renderer == nullptr || settings_.images != nullptr) return;
+  const size_t joined =
+      join_text_parts(*settings_.renderer, conversation, {false, settings_.clock});
+  if (joined > 0)
+    count_line(counts.joined_parts, place, counted(static_cast<int64_t>(joined), "message"));
 }
 
 void LineRows::check_tools(const Conversation& conversation, TrainOn train_on,
@@ -191,15 +248,12 @@ int64_t LineRows::open_ends(const ChatRow& row) const {
   return open;
 }
 
-void LineRows::add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,
-                       PieceRows& result) {
-  const size_t messages = text.messages;
-  const bool apart = settings_.completions_apart && conversation.plain.has_value();
-  ChatRow row = encoder_.encode(std::move(text), apart);
+void LineRows::add_row(ChatRow row, size_t messages, const Conversation& conversation,
+                       TrainOn train_on, PieceRows& result) {
   result.counts.unknown_bytes += row.unknown_bytes;
   if (conversation.plain) {
     // The rows of such a model get its end token.
-    if (!apart) result.counts.open_ends += open_ends(row);
+    if (!is_apart(conversation)) result.counts.open_ends += open_ends(row);
   } else if (train_on != TrainOn::all) {
     result.counts.open_answers += open_ends(row);
   }
@@ -224,6 +278,7 @@ void LineRows::add_row(ConversationText text, const Conversation& conversation, 
   }
   const auto written = static_cast<int64_t>(row.ids.size());
   ++result.counts.rows;
+  result.counts.images += static_cast<int64_t>(row.images.size());
   result.counts.scored += scored;
   result.counts.tokens += written;
   result.counts.longest_written = std::max(result.counts.longest_written, written);
@@ -235,6 +290,7 @@ bool LineRows::shorten(ChatRow& row, const Conversation& conversation, TrainOn t
   if (settings_.overlong == Overlong::truncate_end) {
     row.ids.resize(most);
     row.mask.resize(most);
+    if (settings_.images != nullptr) settings_.images->close(row);
     return true;
   }
   if (conversation.plain) return cut_start(row, most, train_on == TrainOn::all);
@@ -269,7 +325,7 @@ std::optional<ChatRow> LineRows::fitting(const Conversation& conversation, Train
     const bool covered = texts.is_covered();
     // The other answers that have rows of their own are in those.
     if (covered && train_on != TrainOn::last) return std::nullopt;
-    ChatRow row = encoder_.encode(std::move(covered ? texts.own.back() : texts.whole));
+    ChatRow row = encoded(std::move(covered ? texts.own.back() : texts.whole), conversation);
     if (static_cast<int64_t>(row.ids.size()) > *settings_.max_length) return std::nullopt;
     return row;
   } catch (const InvalidConversation&) {

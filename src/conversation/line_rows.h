@@ -2,6 +2,7 @@
 // What a piece of a chat file becomes: the work of one worker.
 
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -27,7 +28,21 @@ class LineRows {
   PieceRows convert(const ConversationPiece& piece);
 
  private:
-  void convert_line(std::string_view line, const std::string& place, PieceRows& result);
+  void convert_line(std::string_view line, const std::string& place,
+                    const std::filesystem::path& folder, PieceRows& result);
+  /// Reads the pictures of a conversation, whose paths begin at `folder`. InvalidConversation
+  /// (broken_image) for one that cannot be read.
+  void read_pictures(const Conversation& conversation, const std::filesystem::path& folder);
+  /// Whether what is before the answer and the answer are texts of their own.
+  bool is_apart(const Conversation& conversation) const {
+    return settings_.completions_apart && conversation.plain.has_value();
+  }
+  /// The row of a text, with its pictures. InvalidConversation unless it has a place for each.
+  ChatRow encoded(ConversationText text, const Conversation& conversation);
+  /// Contents that are lists of text become texts where the template takes texts, of a model
+  /// without pictures; counts them.
+  void join_parts(Conversation& conversation, const std::string& place,
+                  ChatFilesResult& counts) const;
   /// InvalidConversation if an answer would be learned as an empty one, since its tool calls do not
   /// show; counts conversations with other tools or calls that do not.
   void check_tools(const Conversation& conversation, TrainOn train_on, const std::string& place,
@@ -38,7 +53,8 @@ class LineRows {
                      const std::string& place, ChatFilesResult& counts) const;
   /// How many of the learned pieces of a row do not end with a special token.
   int64_t open_ends(const ChatRow& row) const;
-  void add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,
+  /// `messages`: those that the row has (ConversationText::messages).
+  void add_row(ChatRow row, size_t messages, const Conversation& conversation, TrainOn train_on,
                PieceRows& result);
   /// Makes a row that is too long fit, as asked. False if an answer would lose its question.
   bool shorten(ChatRow& row, const Conversation& conversation, TrainOn train_on);
@@ -53,6 +69,7 @@ class LineRows {
   const AnswerFinder& finder_;
   const ControlTokens& control_;
   ChatEncoder encoder_;
+  std::map<std::string, PictureFile> pictures_;  // of the line, by the paths that it names
 };
 
 }  // namespace viaduct

@@ -16,8 +16,8 @@ using Problem = ConversationProblem;
 constexpr std::array<std::string_view, 8> kRoles = {
     "system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"};
 
-/// `content`: a text, or a list of parts of text.
-void check_content(const TemplateValue& content) {
+/// `content`: a text, or a list of parts of text, and of pictures that were read.
+void check_content(const TemplateValue& content, bool has_images) {
   if (content.is_text()) return;
   if (!content.is_list())
     invalid_line(Problem::wrong_member, "the content of a message is {}", type_name(content));
@@ -25,6 +25,7 @@ void check_content(const TemplateValue& content) {
     const TemplateValue* type = part.is_map() ? member(part.as_map(), "type") : nullptr;
     if (type == nullptr || !type->is_text())
       invalid_line(Problem::unknown_part, "a part of a message's content has no type");
+    if (has_images && type->as_text() == "image") continue;
     if (type->as_text() != "text") {
       invalid_line(Problem::unknown_part,
                    "a part of a message's content is of the type '{}', expected 'text'",
@@ -51,7 +52,7 @@ void check_learnable(const Conversation& conversation) {
     const TemplateMap& map = message.value.as_map();
     check_role(message);
     const TemplateValue* content = map.find("content");
-    if (content != nullptr) check_content(*content);
+    if (content != nullptr) check_content(*content, !message.images.empty());
     if (!message.is_answer()) {
       if (content == nullptr) {
         invalid_line(Problem::wrong_member, "a message of the role '{}' has no content",

@@ -97,13 +97,18 @@ void ConversationDataset::append(const Part& part, std::vector<int32_t>& scratch
     mask_.read(part.sequence, part.offset + 1, scratch);
     std::copy(scratch.begin(), scratch.end(), sample.loss_mask.begin() + to);
   } else {
-    std::fill_n(sample.loss_mask.begin() + to, read - 1, 1.0f);
+    const auto learned = [&](int32_t id) {
+      return settings_.images == nullptr || id != settings_.images->token() ? 1.0f : 0.0f;
+    };
+    std::transform(scratch.begin() + 1, scratch.end(), sample.loss_mask.begin() + to, learned);
   }
   std::fill_n(sample.padding.begin() + to, tokens, uint8_t{0});
-  // Causality hides padding at the end of a document from its tokens.
+  // Causality hides padding at the end of a document from its tokens. A picture's token would stand
+  // for more than the picture.
+  const int32_t last = settings_.images ? settings_.blank_token : sample.tokens[at + tokens - 1];
   for (size_t t = at + tokens; t < at + static_cast<size_t>(settings_.packing.places(part.tokens));
        ++t) {
-    sample.tokens[t] = sample.tokens[at + tokens - 1];
+    sample.tokens[t] = last;
     sample.position_ids[t] = sample.position_ids[at + tokens - 1];
   }
 }
@@ -129,16 +134,18 @@ void ConversationDataset::get(int64_t row, Sample& sample) const {
   const std::vector<Part> parts = parts_of(index, row);
   index.check_read();
   const auto length = static_cast<size_t>(settings_.packing.row_tokens);
-  sample.tokens.assign(length, 0);
+  sample.tokens.assign(length, settings_.blank_token);
   sample.labels.assign(length, 0);
   sample.loss_mask.assign(length, 0.0f);
   sample.position_ids.assign(length, 0);
   sample.padding.assign(length, 1);
   sample.cu_seqlens.assign(1, 0);
+  sample.images = {};
   size_t at = 0;
   std::vector<int32_t> scratch;
   for (const Part& part : parts) {
     append(part, scratch, at, sample);
+    if (settings_.images) settings_.images->append(part.sequence, sample.images);
     at += static_cast<size_t>(settings_.packing.places(part.tokens));
     sample.cu_seqlens.push_back(static_cast<int32_t>(at));
   }

@@ -11,6 +11,7 @@
 #include "data/conversation_limits.h"
 #include "data/file_dataset.h"
 #include "data/index_store.h"
+#include "data/row_images.h"
 #include "data/score_mask.h"
 
 namespace viaduct {
@@ -22,6 +23,9 @@ struct ConversationRowSettings {
   bool pad_cu_seqlens = false;
   ConversationLimits limits;  // with `packing.split`, of a part
   uint32_t random_seed = 0;
+  int32_t blank_token = 0;  // in places without a conversation
+  /// Pictures of the conversations, which are not cut into parts then; null: there are none.
+  std::shared_ptr<const RowImages> images = nullptr;
 };
 
 /// What an epoch holds.
@@ -33,8 +37,9 @@ struct ConversationUse {
 };
 
 /// A row has its conversations one after the other, each a document with positions from 0, then
-/// padding, which is a document of its own. Position t of a conversation is scored if its token
-/// t + 1 is, by the mask, or with `answer_only_loss` false if it exists.
+/// padding, which is a document of its own, and the pictures of all of them. Position t of a
+/// conversation is scored if its token t + 1 is, by the mask, or with `answer_only_loss` false if
+/// it exists and is no picture's.
 class ConversationDataset final : public FileDataset {
  public:
   /// ConfigError if conversations of the split are too long for a row: how many, the longest, and

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "data/image_files.h"
 #include "data/indexed_dataset.h"
 #include "data/packing_plan.h"
 #include "data/score_mask.h"
@@ -26,10 +27,16 @@ DatasetConfig read_part(const DatasetConfig& config) {
   return part;
 }
 
-std::vector<int32_t> sampled_lengths(const DatasetConfig& config) {
+/// Of the conversations that are looked at.
+struct Sampled {
   std::vector<int32_t> lengths;
+  int64_t images = 0;
+};
+
+Sampled sample_of(const DatasetConfig& config) {
+  Sampled sampled;
   const DatasetConfig part = read_part(config);
-  if (!part.blend) return lengths;
+  if (!part.blend) return sampled;
   const std::vector<std::string> prefixes = masked_datasets(part).with;
   for (const std::string& prefix : prefixes) {
     const IndexedDataset dataset(prefix, IndexCheck::on_use);
@@ -38,11 +45,16 @@ std::vector<int32_t> sampled_lengths(const DatasetConfig& config) {
     if (!fractions) continue;
     const DocumentRange range = split_range(*fractions, dataset.sequence_count());
     const auto most = kMostConversations / static_cast<int64_t>(prefixes.size());
-    for (int64_t i = range.first; i < std::min(range.end, range.first + most); ++i)
-      if (dataset.sequence_length(i) > 0) lengths.push_back(dataset.sequence_length(i));
+    std::optional<IndexedDataset> images;
+    if (has_images(prefix)) images.emplace(images_prefix(prefix), IndexCheck::on_use);
+    for (int64_t i = range.first; i < std::min(range.end, range.first + most); ++i) {
+      if (dataset.sequence_length(i) == 0) continue;
+      sampled.lengths.push_back(dataset.sequence_length(i));
+      if (images && i < images->sequence_count()) sampled.images += images->sequence_length(i);
+    }
     dataset.check_read();
   }
-  return lengths;
+  return sampled;
 }
 
 /// The documents of a row, padding at its end included.
@@ -111,10 +123,14 @@ ConversationFigures conversation_figures(std::vector<int32_t> lengths, int64_t r
 std::optional<ConversationFigures> conversation_figures(const DatasetConfig& config) {
   if (!config.packing.conversations || config.sequence_length.is_auto()) return std::nullopt;
   try {
-    std::vector<int32_t> lengths = sampled_lengths(config);
-    if (lengths.empty()) return std::nullopt;
-    return conversation_figures(std::move(lengths), config.sequence_length.value(), config.packing,
-                                static_cast<uint32_t>(config.random_seed));
+    Sampled sampled = sample_of(config);
+    if (sampled.lengths.empty()) return std::nullopt;
+    ConversationFigures figures =
+        conversation_figures(std::move(sampled.lengths), config.sequence_length.value(),
+                             config.packing, static_cast<uint32_t>(config.random_seed));
+    const auto rows = static_cast<int64_t>(figures.row_squares.size());
+    figures.images = (sampled.images + rows - 1) / rows;
+    return figures;
   } catch (const IoError&) {
     return std::nullopt;
   } catch (const ConfigError&) {

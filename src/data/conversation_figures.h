@@ -21,6 +21,7 @@ struct ConversationFigures {
   std::vector<int32_t> row_documents;
   bool ends_with_padding = false;  // the last of these documents is padding
   int64_t most_documents = 0;      // of a row, with some to spare for rows that were not looked at
+  int64_t images = 0;              // pictures of a row: the mean, rounded up
   /// Of each row in order of reading, the sum of squares of its documents' lengths: attention's
   /// cost. Padding between the last conversation and the row's end is a document too.
   std::vector<double> row_squares;

@@ -15,16 +15,19 @@
 #include "data/file_dataset.h"
 #include "data/fill_in_middle.h"
 #include "data/gpt_dataset.h"
+#include "data/image_files.h"
 #include "data/mock_dataset.h"
+#include "data/mock_image_dataset.h"
 #include "data/pair_dataset.h"
 #include "data/span_dataset.h"
 
 namespace viaduct {
 
 DatasetBuilder::DatasetBuilder(DatasetConfig config, std::optional<int64_t> vocabulary_size,
-                               const Tokenizer* tokenizer)
+                               const Tokenizer* tokenizer, ImageOpener images)
     : config_(std::move(config)),
       vocabulary_size_(vocabulary_size),
+      images_(std::move(images)),
       settings_{config_.sequence_length.value_or(0), config_.reset_position_ids,
                 config_.reset_attention_mask, config_.eod_mask_loss, config_.eod_id.value_or(-1)} {
   std::vector<std::string> problems = dataset_config_problems(config_);
@@ -64,6 +67,9 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
     if (config_.pairs)
       return std::make_shared<MockPairDataset>(rows, *vocabulary_size_, seed, settings_,
                                                *config_.pairs);
+    if (config_.images)
+      return std::make_shared<MockImageDataset>(rows, *vocabulary_size_, seed, settings_,
+                                                *config_.images);
     return std::make_shared<MockDataset>(rows, *vocabulary_size_, seed, settings_);
   }
   const auto choice = split_choice(config_, split);
@@ -145,6 +151,15 @@ GptIndexRequest DatasetBuilder::stream_request(std::shared_ptr<const IndexedData
           config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
 }
 
+std::shared_ptr<const RowImages> DatasetBuilder::open_images(const IndexedDataset& file) const {
+  if (!has_images(file.prefix())) return nullptr;
+  VIADUCT_CHECK(ConfigError, images_ != nullptr,
+                "data set {} has pictures ({}.idx), and the model reads none; expected a model of "
+                "LLaVA or Gemma 3 (model.read_images), or a data set of texts alone",
+                file.prefix(), images_prefix(file.prefix()));
+  return images_(file.prefix(), file.sequence_count());
+}
+
 IndexStorage DatasetBuilder::storage() const {
   return {config_.path_to_cache, config_.fast_cache_load, config_.defer_npy_index_mmap};
 }
@@ -157,6 +172,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_pairs(
                                          storage(), settings_.sequence_length, *config_.pairs,
                                          config_.spans, vocabulary_size_);
   }
+  open_images(*file);  // an encoder of texts reads none
   auto mask = open(mask_prefix(file->prefix()));
   return std::make_shared<PairDataset>(
       std::move(file), std::move(mask), split, range, num_samples, settings_.sequence_length,
@@ -177,6 +193,12 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
   settings.pad_cu_seqlens = packing.pad_cu_seqlens && packing.packed_sequence_size.has_value();
   settings.limits = packing.limits;
   settings.random_seed = static_cast<uint32_t>(config_.random_seed);
+  settings.blank_token = config_.images ? config_.images->other_token() : 0;
+  settings.images = open_images(*file);
+  VIADUCT_CHECK(ConfigError, settings.images == nullptr || !settings.packing.split,
+                "dataset.packing_split: true, but data set {} has pictures: its conversations are "
+                "not cut; expected false",
+                file->prefix());
   auto mask = open(mask_prefix(file->prefix()));
   return std::make_shared<ConversationDataset>(std::move(file), std::move(mask), split, range,
                                                num_samples, settings, storage(), vocabulary_size_);

@@ -16,6 +16,7 @@
 #include "data/index_cache.h"
 #include "data/index_store.h"
 #include "data/indexed_dataset.h"
+#include "data/row_images.h"
 #include "data/sample.h"
 #include "data/split.h"
 #include "data/split_choice.h"
@@ -30,11 +31,12 @@ class Tokenizer;
 class DatasetBuilder {
  public:
   /// `vocabulary_size` of the model: upper bound of mock tokens (required for them) and of the
-  /// tokens in files. `tokenizer`: required if fim_rate > 0; must outlive the sources. ConfigError
-  /// with all problems of the settings.
+  /// tokens in files. `tokenizer`: required if fim_rate > 0; must outlive the sources. `images`: of
+  /// a model that reads images; without it data sets with pictures are refused. ConfigError with
+  /// all problems of the settings.
   explicit DatasetBuilder(DatasetConfig config,
                           std::optional<int64_t> vocabulary_size = std::nullopt,
-                          const Tokenizer* tokenizer = nullptr);
+                          const Tokenizer* tokenizer = nullptr, ImageOpener images = {});
 
   /// The samples of a split, at least `num_samples` of them (none: one epoch). Null if the settings
   /// give the split no data (weight 0, no blend of its own), or if it is empty and `num_samples` is
@@ -71,6 +73,8 @@ class DatasetBuilder {
   /// For the stream of a file's documents, in rows of the settings.
   GptIndexRequest stream_request(std::shared_ptr<const IndexedDataset> file, Split split,
                                  DocumentRange range, std::optional<int64_t> num_samples) const;
+  /// The pictures of a data set; null: it has none, or they are left out.
+  std::shared_ptr<const RowImages> open_images(const IndexedDataset& file) const;
   IndexStorage storage() const;
   std::shared_ptr<const SampleSource> build_blend(const SplitChoice& choice, Split split,
                                                   std::optional<int64_t> num_samples);
@@ -85,6 +89,7 @@ class DatasetBuilder {
 
   DatasetConfig config_;
   std::optional<int64_t> vocabulary_size_;
+  ImageOpener images_;
   /// One a split; null without fill in the middle.
   std::array<std::shared_ptr<const FillInMiddle>, kSplitCount> fill_in_middle_;
   RowSettings settings_;

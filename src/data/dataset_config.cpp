@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -55,8 +56,23 @@ Blend parse_blend(const std::vector<std::string>& entries) {
   return blend;
 }
 
+namespace {
+
+/// Whether a blend has weights.
+bool has_weights(const DatasetConfig& config) {
+  const auto weighted = [](const auto& blend) {
+    return blend && parse_blend(*blend).weights.has_value();
+  };
+  if (weighted(config.blend)) return true;
+  return config.blend_per_split && std::ranges::any_of(*config.blend_per_split, weighted);
+}
+
+}  // namespace
+
 FieldGroup dataset_fields(DatasetConfig& config) {
   FieldGroup group("dataset", "What is trained on: Megatron indexed data sets, or mock data.");
+  const auto no_indices = [&config] { return config.mock; };
+  constexpr const char* kNoIndices = "dataset.mock = true: there are no indices";
   group
       .field(
           "blend", config.blend,
@@ -73,7 +89,9 @@ FieldGroup dataset_fields(DatasetConfig& config) {
       .field(
           "split", config.split,
           "Weights that cut each file of dataset.blend into training, validation and test ranges.")
-      .on_resume(resume::said("rows move between training, validation and test"));
+      .on_resume(resume::said("rows move between training, validation and test"))
+      .idle([&config] { return config.mock; }, "dataset.mock = true")
+      .idle([&config] { return !config.blend; }, "dataset.blend is null");
   group
       .field("sequence_length", config.sequence_length,
              "Tokens a sample. auto: the model's sequence length.")
@@ -101,7 +119,13 @@ FieldGroup dataset_fields(DatasetConfig& config) {
              "The end-of-document token. null: the one that `viaduct data tokenize` appended (by "
              "PREFIX.tokens.json), else the tokenizer's end-of-text token.")
       .range(0, std::numeric_limits<int32_t>::max())
-      .on_resume(resume::said(resume::other_targets));
+      .on_resume(resume::said(resume::other_targets))
+      .idle(
+          [&config] {
+            return !config.reset_position_ids && !config.reset_attention_mask &&
+                   !config.eod_mask_loss;
+          },
+          "no setting of section dataset looks for ends of documents");
   group.field("mock", config.mock, "Random tokens instead of files, for benchmarks.")
       .constraint("excludes dataset.blend and dataset.blend_per_split")
       .on_resume(resume::said(resume::other_rows));
@@ -110,13 +134,15 @@ FieldGroup dataset_fields(DatasetConfig& config) {
              "Surplus that each data set of a weighted blend must have beyond its share.")
       .range(0, 1)
       .in("fraction")
-      .on_resume(resume::said(kOrder));
+      .on_resume(resume::said(kOrder))
+      .idle([&config] { return config.mock || !has_weights(config); }, "no blend has weights");
   group
       .field("path_to_cache", config.path_to_cache,
              "Folder where indices are kept between runs, under Megatron's names; null: "
              "PREFIX/cache/GPTDataset_indices for indices of 64 MiB and more; smaller ones are not "
              "kept.")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle(no_indices, kNoIndices);
   group
       .field(
           "dataloader_type", config.dataloader_type,
@@ -130,18 +156,21 @@ FieldGroup dataset_fields(DatasetConfig& config) {
              "Cached indices must exist and are trusted; nothing that grows with the data is read "
              "at start.")
       .constraint("needs dataset.path_to_cache")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle(no_indices, kNoIndices);
   group
       .field("defer_npy_index_mmap", config.defer_npy_index_mmap,
              "Cached indices are mapped when the first row is read.")
       .constraint("needs dataset.path_to_cache")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle(no_indices, kNoIndices);
   group
       .field("num_dataset_builder_threads", config.num_dataset_builder_threads,
              "Data sets of a blend that a rank opens and indexes at a time.")
       .range(1, 1024)
       .in("threads")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle(no_indices, kNoIndices);
   return group;
 }
 
@@ -156,6 +185,7 @@ FieldGroup fill_in_middle_fields(DatasetConfig& config) {
       "Share of segments (between end-of-document tokens) that become fill-in-the-middle examples: "
       "prefix, suffix, middle.")
       .constraint("above 0 needs a tokenizer with the tokens below, and excludes dataset.mock");
+  group.idle([&config] { return reason_if(config.fim_rate == 0, "dataset.fim_rate = 0"); });
   share("fim_spm_rate", config.fim_spm_rate,
         "Share of these examples in which the suffix comes before the prefix.");
   group.field("fim_split_sample", config.fim_split_sample,

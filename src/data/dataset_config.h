@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "data/image_row_settings.h"
 #include "data/packing_config.h"
 #include "data/pair_settings.h"
 #include "data/span_config.h"
@@ -82,6 +83,8 @@ struct DatasetConfig {
   SpanConfig spans;
   /// Rows are pairs, for a model with an encoder; no field of the configuration.
   std::optional<PairSettings> pairs;
+  /// Rows may have images, for a model that reads them; no field of the configuration.
+  std::optional<ImageRowSettings> images;
 };
 
 /// Section `tokenizer`.

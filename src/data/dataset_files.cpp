@@ -29,7 +29,8 @@ std::vector<std::string> neighbours(const std::filesystem::path& prefix) {
   for (const auto& entry :
        std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
     const auto stem = entry.path().stem();
-    if (entry.path().extension() == ".idx" && stem.extension() != ".mask")
+    if (entry.path().extension() == ".idx" && stem.extension() != ".mask" &&
+        stem.extension() != ".images")
       names.push_back((folder / entry.path().stem()).string());
   }
   std::sort(names.begin(), names.end());

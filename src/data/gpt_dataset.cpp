@@ -74,6 +74,7 @@ void GptDataset::get(int64_t index, Sample& sample) const {
   if (fill_in_middle_) fill_in_middle_->apply(order.shuffled(index), row);
   sample.tokens.assign(row.begin(), row.end() - 1);
   sample.labels.erase(sample.labels.begin());
+  sample.images = {};
   fill_masks_and_positions(settings_, sample);
   if (!fill_in_middle_) return;
   for (size_t t = 0; t < sample.labels.size(); ++t) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/image_files.h"
 #include "data/indexed_dataset.h"
 #include "data/score_mask.h"
 #include "data/token_record.h"
@@ -215,6 +216,12 @@ void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
                             const std::filesystem::path& output) {
   VIADUCT_CHECK(ConfigError, !prefixes.empty(), "merging indexed datasets into {}: none given",
                 output.string());
+  for (const auto& prefix : prefixes) {
+    VIADUCT_CHECK(ConfigError, !has_images(prefix.string()),
+                  "merging data sets: {} has pictures ({}.idx), whose places are not merged; make "
+                  "one data set of all conversations (viaduct data chat)",
+                  prefix.string(), images_prefix(prefix.string()));
+  }
   std::optional<IndexedDatasetWriter> masks;
   if (are_masked(prefixes)) masks.emplace(mask_prefix(output.string()), TokenType::uint8);
   const auto first = std::make_shared<const IndexedDataset>(prefixes.front());
@@ -238,6 +245,7 @@ void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
   if (masks) masks->finish();
   writer.finish();
   if (!masks) remove_mask(output.string());
+  remove_images(output.string());
   if (record) write_token_record(output, *record);
 }
 

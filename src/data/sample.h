@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/image_batch.h"
+
 namespace viaduct {
 
-/// One row. All but `cu_seqlens`, `padding` and the encoder's have the source's sequence length S.
+/// One row. All but `cu_seqlens`, `padding`, the encoder's and images have the source's sequence
+/// length S.
 struct Sample {
   std::vector<int32_t> tokens;
   std::vector<int32_t> labels;   ///< already shifted: labels[t] is scored against the logits at t
@@ -22,6 +25,8 @@ struct Sample {
   /// padding; else empty.
   std::vector<int32_t> encoder_tokens;
   int64_t encoder_used = 0;
+  /// Of models with images: those whose tokens are in the row, in their order.
+  ImageBatch images;
 };
 
 /// Rows by number, in the order in which training reads them. Safe to read from several threads at

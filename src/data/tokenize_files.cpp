@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "data/document_reader.h"
+#include "data/image_files.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/score_mask.h"
 #include "data/token_record.h"
@@ -124,6 +125,7 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   result.tokens = writer.total_tokens();
   writer.finish();
   remove_mask(settings.output.string());
+  remove_images(settings.output.string());
   TokenRecord record;
   record.largest_token = writer.largest_token();
   record.separator = settings.eod.value_or(-1);

@@ -1,6 +1,7 @@
 #include "engine/dry_run.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -41,16 +42,25 @@ std::vector<int32_t> row_documents(const RunSetup& setup) {
   return documents;
 }
 
+/// Images of a row: as conversations have them, else one; as many as there is room for.
+int64_t row_images(const RunSetup& setup) {
+  const auto& images = setup.config.dataset.images;
+  if (!images) return 0;
+  const int64_t found = setup.conversations ? setup.conversations->images : 1;
+  return std::min(found, setup.config.model.seq_length.value() / images->rows);
+}
+
 /// Of a step, without padding of rows.
 double model_flops(const RunSetup& setup) {
   const FlopSizes sizes = flop_sizes(setup.model, setup.config.peft.resolved);
-  const int64_t rows = batch_schedule(setup.config).full();
-  if (!setup.conversations)
-    return training_flops(sizes, rows, setup.config.model.seq_length.value()).model();
+  const int64_t rows = batch_schedule(setup.config).full(),
+                length = setup.config.model.seq_length.value();
+  const double of_images = static_cast<double>(rows * row_images(setup)) * image_flops(setup.model);
+  if (!setup.conversations) return training_flops(sizes, rows, length).model() + of_images;
   std::vector<int64_t> lengths(setup.conversations->row_documents.begin(),
                                setup.conversations->row_documents.end());
   if (setup.conversations->ends_with_padding) lengths.pop_back();
-  return static_cast<double>(rows) * training_flops(sizes, lengths).model();
+  return static_cast<double>(rows) * training_flops(sizes, lengths).model() + of_images;
 }
 
 /// Adds the encoder's rows, of `length` places, to a micro-batch of so many rows.
@@ -68,9 +78,21 @@ void add_blank_encoder(int64_t rows, int64_t length, bool executes, HostBatch& b
   }
 }
 
+/// Puts `count` images at the begin of each row of `length` places.
+void add_blank_images(int64_t rows, int64_t length, int64_t count, const ImageRowSettings& images,
+                      HostBatch& batch) {
+  if (count == 0) return;
+  batch.images = {rows * count, images.channels, images.side, images.side, {}};
+  if (batch.sizes_only) return;
+  batch.images.pixels.resize(
+      static_cast<size_t>(batch.images.count * images.channels * images.side * images.side), 0.0f);
+  for (int64_t row = 0; row < rows; ++row)
+    std::fill_n(batch.ids.begin() + row * length, count * images.rows, images.token);
+}
+
 /// A micro-batch of the right sizes; with content only where something is computed.
-HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents,
-                      const EncoderConfig& encoder, bool executes) {
+HostBatch blank_rows_of(int64_t rows, const std::vector<int32_t>& documents,
+                        const EncoderConfig& encoder, int32_t token, bool executes) {
   HostBatch batch;
   if (!executes) {
     batch.sizes_only = true;
@@ -83,7 +105,7 @@ HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents,
     for (const int32_t length : documents) {
       for (int32_t t = 0; t < length; ++t) {
         batch.token_index.push_back(batch.tokens());
-        batch.ids.push_back(0);
+        batch.ids.push_back(token);
         batch.positions.push_back(t);
         batch.targets.push_back(0);
         batch.loss_weight.push_back(1);
@@ -92,6 +114,18 @@ HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents,
     }
   }
   if (encoder.any()) add_blank_encoder(rows, encoder.row_length, executes, batch);
+  return batch;
+}
+
+/// The same for a run's model.
+HostBatch blank_batch(const RunSetup& setup, int64_t rows, const std::vector<int32_t>& documents,
+                      bool executes) {
+  const auto& images = setup.config.dataset.images;
+  const int32_t token = images ? images->other_token() : 0;  // of text
+  HostBatch batch = blank_rows_of(rows, documents, setup.model.encoder, token, executes);
+  if (images)
+    add_blank_images(rows, std::accumulate(documents.begin(), documents.end(), int64_t{0}),
+                     row_images(setup), *images, batch);
   return batch;
 }
 
@@ -277,8 +311,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   if (with_evaluation || config.train.skip_train) {
     in_window(MemorySequence::evaluate, [&] {
       engine.evaluate(evaluated_together(config), [&](int64_t) {
-        return blank_batch(config.train.micro_batch_rows(), row_documents(setup),
-                           setup.model.encoder, false);
+        return blank_batch(setup, config.train.micro_batch_rows(), row_documents(setup), false);
       });
     });
   }
@@ -293,15 +326,14 @@ void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int6
   const std::vector<int32_t> of_row = row_documents(setup);
   const bool executes = engine.device().executes();
   if (!config.context_parallel.hybrid_context_parallel) {
-    const HostBatch blank =
-        blank_batch(config.train.micro_batch_rows(), of_row, setup.model.encoder, executes);
+    const HostBatch blank = blank_batch(setup, config.train.micro_batch_rows(), of_row, executes);
     engine.run_micro_batches(count.value_or(micro_batches(config)), [&](int64_t) { return blank; });
     return;
   }
   DocumentBatches documents(setup, engine.groups());
   const auto rows = static_cast<size_t>(batch_schedule(config).full());
   documents.share(std::vector(rows, of_row));
-  const auto blank_row = [&](int64_t) { return blank_batch(1, of_row, {}, executes); };
+  const auto blank_row = [&](int64_t) { return blank_batch(setup, 1, of_row, executes); };
   engine.run_micro_batches(documents.count(),
                            [&](int64_t i) { return documents.batch(i, blank_row); });
 }

@@ -1,9 +1,12 @@
 // What an engine runs forward: the part of a batch that its rank computes on, copied to the device;
 // forwards without gradients, and the loss of an evaluation.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "engine/cut_batch.h"
 #include "engine/engine.h"
+#include "engine/image_rows.h"
 #include "nn/product.h"
 #include "ops/elementwise.h"
 #include "pipeline/forward_schedule.h"
@@ -21,6 +24,9 @@ BatchPlace Engine::batch_place() const {
   BatchPlace place = viaduct::batch_place(groups_, run_.layers.sequence_parallel,
                                           tokens_together(run_.layers.precision.products));
   place.attention_chunk = model_->config().attention_chunk();
+  place.images = image_form(model_->config().vision);
+  place.has_tower = std::ranges::any_of(
+      model_->chunks(), [](const ModelChunk& chunk) { return chunk.holds.embedding; });
   return place;
 }
 

@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "device/upload_values.h"
 #include "engine/encoder_batch.h"
+#include "engine/image_rows.h"
 #include "nn/context_parallel/layout.h"
 
 namespace viaduct {
@@ -156,6 +158,15 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
     VIADUCT_CHECK(ShapeError, over == nullptr,
                   "batch: rows of an encoder cannot take the memory of an earlier batch");
     batch.encoder = upload_encoder(device, host, vocabulary, place);
+  }
+  VIADUCT_CHECK(ShapeError, place.images.any() || host.images.empty(),
+                "batch: {} for a model that reads none", counted(host.images.count, "image"));
+  if (place.images.any()) {
+    VIADUCT_CHECK(ShapeError, over == nullptr,
+                  "batch: rows of images cannot take the memory of an earlier batch");
+    check_images(host, place.images);
+    if (place.has_tower) batch.encoder = upload_images(device, host, place);
+    batch.images = upload_batch_images(device, host, place.images);
   }
   batch.padded = host.has_padding();
   const int parts = place.stream_parts;

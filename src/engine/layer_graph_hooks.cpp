@@ -9,19 +9,20 @@ namespace {
 enum class Captured { nothing, until_it_exchanges, all };
 
 /// By the modules of model.cuda_graph_modules; none: the whole layer.
-Captured captured(const std::vector<std::string>& modules, const Layer& layer,
+Captured captured(const std::vector<GraphModule>& modules, const Layer& layer,
                   const Segment& segment) {
+  using enum GraphModule;
   if (layer.block < 0) return Captured::nothing;
-  const auto has = [&](std::string_view module) { return std::ranges::count(modules, module) > 0; };
+  const auto has = [&](GraphModule module) { return std::ranges::count(modules, module) > 0; };
   const std::string_view name = segment.name();
   const bool experts = layer.in_experts(segment);
   // A parallel block is one segment.
-  const bool both = has("attn") && has("mlp") && name == "parallel_block";
-  if (modules.empty() || both || (has("moe") && experts) || (has("attn") && name == "attention") ||
-      (has("mlp") && name == "mlp" && !experts) ||
-      (has("moe_router") && (name == "router" || name == "shared_experts")))
+  const bool both = has(attn) && has(mlp) && name == "parallel_block";
+  if (modules.empty() || both || (has(moe) && experts) || (has(attn) && name == "attention") ||
+      (has(mlp) && name == "mlp" && !experts) ||
+      (has(moe_router) && (name == "router" || name == "shared_experts")))
     return Captured::all;
-  const bool dispatch = has("moe_preprocess") && name == "dispatch";
+  const bool dispatch = has(moe_preprocess) && name == "dispatch";
   return dispatch ? Captured::until_it_exchanges : Captured::nothing;
 }
 

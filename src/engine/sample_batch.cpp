@@ -22,6 +22,7 @@ void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch) {
     batch.document_offsets.push_back(base + sample.cu_seqlens[d]);
   if (!sample.encoder_tokens.empty())
     append_encoder_row(sample.encoder_tokens, sample.encoder_used, ordinal, batch);
+  batch.images.append(sample.images);
 }
 
 HostBatch read_batch(const SampleSource& source, std::span<const RowRef> rows) {

@@ -1,26 +1,37 @@
 #include "generate/chat_prompts.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "config/problems.h"
 #include "conversation/chat_encoder.h"
+#include "conversation/line_members.h"
 #include "conversation/message_checks.h"
+#include "conversation/message_images.h"
+#include "conversation/text_parts.h"
 #include "conversation/tool_visibility.h"
 #include "generate/adapter_choice.h"
 
 namespace viaduct {
 namespace {
 
-/// Parts of a content are texts: no model here sees anything else.
+/// What is said of pictures where they are not read.
+constexpr std::string_view kReadsTexts =
+    "texts alone are answered; expected model.read_images=true and a model that takes images";
+
+/// Parts of a content are texts, and pictures that were read.
 void check_parts(const ChatMessage& message, const std::string& where) {
   const TemplateValue* content = message.value.as_map().find("content");
   if (content == nullptr || !content->is_list()) return;
   for (const TemplateValue& part : content->as_list().items) {
     const TemplateValue* type = part.is_map() ? part.as_map().find("type") : nullptr;
     if (type == nullptr || !type->is_text() || type->as_text() == "text") continue;
-    fail<ConfigError>("{}: a part of a message is of the type \"{}\"; models read text alone",
-                      where, shown_name(type->as_text()));
+    if (!message.images.empty() && type->as_text() == "image") continue;
+    fail<ConfigError>("{}: a part of a message is of the type \"{}\", and {}", where,
+                      shown_name(type->as_text()), kReadsTexts);
   }
 }
 
@@ -42,6 +53,44 @@ void check_messages(const Conversation& conversation, const std::string& where) 
                 where);
 }
 
+/// A text that spells the token would stand for an image.
+void check_image_tokens(const PromptImages* images, const PromptText& prompt) {
+  if (images == nullptr) return;
+  const ImageTokens& tokens = images->places().tokens();
+  const auto found = std::ranges::count(*prompt.ids, tokens.id);
+  VIADUCT_CHECK(ConfigError, found == prompt.images.count * tokens.count,
+                "{}: {} times {}, expected {} for {}: the text of a message spells it",
+                prompt.where, found, tokens.token, prompt.images.count * tokens.count,
+                counted(prompt.images.count, "picture"));
+}
+
+/// The line's pictures into the messages; InvalidConversation if the model reads none.
+void take_images(const TemplateMap& line, bool reads_images, Conversation& conversation) {
+  if (reads_images) return read_images(line, conversation);
+  check_no_images(line, kReadsTexts);
+}
+
+/// Whether a line asks by {"prompt": TEXT} alone, as in a file of validation.sample_prompts.
+bool is_prompt(const TemplateMap& line) {
+  const TemplateValue* prompt = line.find("prompt");
+  return prompt != nullptr && prompt->is_text() && line.find("completion") == nullptr;
+}
+
+/// The conversation that a line asks an answer for; its prompt is a message of the user.
+Conversation asked_conversation(const std::string& line, const std::string& where, bool images) {
+  try {
+    const TemplateValue value = line_object(line);
+    if (!is_prompt(value.as_map())) return read_conversation(line, where, images);
+    Conversation conversation = conversation_of(value.as_map().find("prompt")->as_text());
+    take_images(value.as_map(), images, conversation);
+    return conversation;
+  } catch (const InvalidConversation& invalid) {
+    fail<ConfigError>("{}: {}", where, invalid.what());
+  } catch (const IoError& error) {
+    fail<ConfigError>("{}: {}", where, error.what());
+  }
+}
+
 }  // namespace
 
 ChatPrompts::ChatPrompts(ChatRenderer renderer, const Tokenizer& tokenizer,
@@ -49,6 +98,7 @@ ChatPrompts::ChatPrompts(ChatRenderer renderer, const Tokenizer& tokenizer,
     : tokenizer_(tokenizer),
       renderer_(std::move(renderer)),
       clock_(settings.clock),
+      images_(settings.images),
       end_of_turn_(find_end_of_turn()) {
   if (settings.control_tokens_as_text)
     control_tokens_.emplace(tokenizer.added_tokens(), &renderer_);
@@ -58,6 +108,7 @@ std::optional<int32_t> ChatPrompts::find_end_of_turn() const {
   const std::string answer = "Answer";
   Conversation conversation = conversation_of("Question");
   conversation.messages.push_back(ChatMessage::of_text("assistant", answer));
+  if (images_) conversation = images_->places().shown(std::move(conversation));
   std::string text;
   try {
     text = renderer_.render(conversation, {.clock = clock_}).text;
@@ -80,23 +131,42 @@ void ChatPrompts::encode_marked(std::string text, PromptText& prompt) const {
   prompt.text = std::move(marked.text);
 }
 
-PromptText ChatPrompts::prompt(const Conversation& conversation, std::string where) const {
-  check_messages(conversation, where);
+void ChatPrompts::add_images(const Conversation& conversation, std::string& text,
+                             PromptText& prompt) const {
+  const std::vector<std::string> files = images_of(conversation);
+  ConversationText row{.text = std::move(text)};
+  images_->places().expand(row, files.size());
+  text = std::move(row.text);
+  prompt.images = images_->read(files);
+}
+
+PromptText ChatPrompts::prompt(const Conversation& asked, std::string where) const {
+  check_messages(asked, where);
   PromptText prompt{.where = std::move(where)};
   const RenderOptions options{.add_generation_prompt = true, .clock = clock_};
+  Conversation given = asked;
+  if (images_ == nullptr) join_text_parts(renderer_, given, options);
+  const Conversation marked = control_tokens_ ? control_tokens_->marked(given) : given;
+  const Conversation conversation = images_ ? images_->places().shown(marked) : marked;
   try {
+    std::string text = renderer_.render(conversation, options).text;
+    if (images_) add_images(given, text, prompt);
     if (control_tokens_) {
-      encode_marked(renderer_.render(control_tokens_->marked(conversation), options).text, prompt);
+      encode_marked(std::move(text), prompt);
     } else {
-      prompt.text = renderer_.render(conversation, options).text;
+      prompt.text = std::move(text);
       prompt.ids = tokenizer_.encode(prompt.text);
     }
-    prompt.hidden_tools = ToolVisibility(renderer_, conversation, {.clock = clock_}).hidden();
+    prompt.hidden_tools =
+        ToolVisibility(renderer_, images_ ? images_->places().shown(given) : given,
+                       {.clock = clock_})
+            .hidden();
   } catch (const ConfigError& error) {
     fail<ConfigError>("{}: {}", prompt.where, error.what());
   } catch (const IoError& error) {
     fail<ConfigError>("{}: {}", prompt.where, error.what());
   }
+  check_image_tokens(images_.get(), prompt);
   return prompt;
 }
 
@@ -106,9 +176,14 @@ Conversation conversation_of(std::string text) {
   return conversation;
 }
 
-Conversation read_conversation(const std::string& line, const std::string& where) {
+Conversation read_conversation(const std::string& line, const std::string& where, bool images) {
   try {
-    return parse_conversation(line, {.checked = false});
+    const TemplateValue value = line_object(line);
+    const ConversationReading reading{.checked = false};
+    Conversation conversation =
+        parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
+    take_images(value.as_map(), images, conversation);
+    return conversation;
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
   } catch (const Error& error) {
@@ -116,9 +191,13 @@ Conversation read_conversation(const std::string& line, const std::string& where
   }
 }
 
-ChatMessage read_message(const std::string& line, const std::string& where) {
+ChatMessage read_message(const std::string& line, const std::string& where, bool images) {
   try {
-    return ChatMessage::of_value(TemplateValue::from_json(line, where));
+    const TemplateValue value = TemplateValue::from_json(line, where);
+    Conversation one;
+    one.messages.push_back(ChatMessage::of_value(value));
+    take_images(value.as_map(), images, one);
+    return std::move(one.messages.front());
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
   } catch (const IoError& error) {
@@ -127,14 +206,20 @@ ChatMessage read_message(const std::string& line, const std::string& where) {
 }
 
 std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
-                                          const ChatPrompts& prompts) {
+                                          const ChatPrompts& prompts,
+                                          const std::vector<std::string>& images) {
   Problems problems;
   std::vector<PromptText> made;
   for (const PromptText& line : lines) {
     try {
-      made.push_back(prompts.prompt(
-          jsonl ? read_conversation(line.text, line.where) : conversation_of(line.text),
-          line.where));
+      Conversation conversation =
+          jsonl ? asked_conversation(line.text, line.where, prompts.reads_images())
+                : conversation_of(line.text);
+      if (!images.empty()) {
+        ChatMessage& message = conversation.messages.front();
+        message = with_images(std::move(message), images);
+      }
+      made.push_back(prompts.prompt(conversation, line.where));
       if (!jsonl) continue;
       const auto document = parse_json<nlohmann::json>(line.text, line.where);
       made.back().adapter = chosen_adapter(document, line.where);

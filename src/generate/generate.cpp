@@ -74,8 +74,12 @@ class PromptBatch {
 /// Drops what the generator has, for the sequences of these prompts.
 void start(Generator& generator, std::span<const Prompt> prompts) {
   generator.use(prompts.front().adapter);
-  if (!generator.model().config().encoder.any())
-    return generator.start(static_cast<int64_t>(prompts.size()));
+  if (!generator.model().config().encoder.any()) {
+    generator.start(static_cast<int64_t>(prompts.size()));
+    for (size_t i = 0; i < prompts.size(); ++i)
+      generator.show(static_cast<int64_t>(i), prompts[i].images);
+    return;
+  }
   std::vector<Ids> inputs;
   for (const Prompt& prompt : prompts) inputs.push_back(prompt.input);
   generator.start_with(inputs);

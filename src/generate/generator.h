@@ -10,12 +10,14 @@
 // feeds filling (`keep_up`).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/function_ref.h"
+#include "data/image_batch.h"
 #include "generate/adapted_model.h"
 #include "model/model.h"
 #include "model/segment_hooks.h"
@@ -31,12 +33,18 @@ namespace viaduct {
 
 struct PassTokens;
 
+/// Puts the images whose tokens are in a pass into its batch: rows of the vision tower, and their
+/// places in the text (engine/image_rows.h). ShapeError where tokens and images do not fit.
+using UploadImages =
+    std::function<void(Device&, const PassTokens&, const ImageBatch&, Batch& batch)>;
+
 /// Parts of a resolved run, which outlives the generator.
 struct GeneratorSettings {
   const LayerSettings& layers;
   const Parallelism& parallelism;
   const MemorySettings& memory;
   int64_t positions = 0;  // tokens of the longest sequence; of a decoder behind an encoder
+  UploadImages upload_images = {};  // of a model that reads images
 };
 
 /// A model whose weights belong to someone else, such as a run that trains it.
@@ -92,6 +100,9 @@ class Generator {
   /// and is encoded in the pass that feeds the first tokens of the sequence. ShapeError for a model
   /// without an encoder, for an empty input, and for an id outside [0, vocabulary).
   void start_with(Feed inputs);
+  /// Of a model that reads images: those of the first tokens that the empty sequence `i` is fed,
+  /// which are in one pass; none takes back what was shown. ShapeError for a model that reads none.
+  void show(int64_t i, ImageBatch images);
   int64_t sequences() const { return cache_->sequences(); }
   /// Number of tokens that sequence `i` was fed.
   int64_t length(int64_t i) const { return cache_->length(i); }
@@ -134,6 +145,8 @@ class Generator {
   /// begin, and what the decoder's tokens see of all inputs.
   std::shared_ptr<const EncoderRows> encoder_rows_of(Feed ids, const PassTokens& tokens,
                                                      const Batch& batch);
+  /// Gives the batch of a pass the images of the sequences that begin in it.
+  void add_images(Feed ids, const PassTokens& tokens, Batch& batch);
   void check_id(int32_t id) const;
   AdaptedModel& adapted(int64_t number);
   /// The context of a pass of the model in use, and that model.
@@ -170,6 +183,7 @@ class Generator {
   // With an encoder, after start_with.
   std::vector<std::vector<int32_t>> inputs_;
   std::unique_ptr<CrossCache> cross_;
+  std::vector<ImageBatch> images_;  // of each sequence, until its first tokens are fed
 };
 
 }  // namespace viaduct

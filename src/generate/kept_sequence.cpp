@@ -6,6 +6,16 @@
 #include "generate/generate.h"
 
 namespace viaduct {
+namespace {
+
+/// Tokens of a prompt up to the last one of an image.
+int64_t tokens_of_images(const Prompt& prompt, const VisionConfig& vision) {
+  if (prompt.images.empty()) return 0;
+  const auto last = std::find(prompt.ids.rbegin(), prompt.ids.rend(), vision.image_token);
+  return prompt.ids.rend() - last;
+}
+
+}  // namespace
 
 KeptSequence::KeptSequence(Generator& generator) : generator_(generator) {
   VIADUCT_CHECK(ConfigError, generator.replicas().size() == 1,
@@ -36,14 +46,23 @@ Generated KeptSequence::answer(const Prompt& prompt, const GenerateOptions& opti
       std::mismatch(prompt.ids.begin(), prompt.ids.end(), cached_.begin(), cached_.end()).first;
   // The last token is fed again, if need be: the logits behind it are not kept.
   auto next = std::min(differs, prompt.ids.end() - 1);
+  const int64_t of_images = tokens_of_images(prompt, generator_.model().config().vision);
+  if (prompt.images != images_ || next - prompt.ids.begin() < of_images) next = prompt.ids.begin();
   reused_ = next - prompt.ids.begin();
   cached_.resize(static_cast<size_t>(reused_));
   generator_.truncate(0, reused_);
+  if (reused_ == 0) images_ = {};
   if (sequence.done()) return sequence.result();
+  if (reused_ == 0) {
+    images_ = prompt.images;
+    generator_.show(0, images_);
+  }
 
   int32_t chosen = PromptSequence::kInterrupted;
   while (next != prompt.ids.end()) {
-    const auto end = next + std::min<int64_t>(kPassTokens, prompt.ids.end() - next);
+    const int64_t together =
+        std::max(kPassTokens, next == prompt.ids.begin() ? of_images : int64_t{0});
+    const auto end = next + std::min<int64_t>(together, prompt.ids.end() - next);
     chosen = feed({next, end}, sequence, options);
     next = end;
     if (chosen == PromptSequence::kInterrupted) break;

@@ -19,7 +19,8 @@ class KeptSequence {
 
   /// Continues a prompt, with the tokens that `generate` would choose up to rounding: it feeds the
   /// tokens behind the longest beginning that prompt and cache have in common, at least the last
-  /// one; a cache that goes on differently is cut there, and one of another adapter is dropped.
+  /// one; a cache that goes on differently is cut there, and one of another adapter or with other
+  /// images is dropped. The tokens of all images are fed in one pass.
   /// `take` as TakeToken. All ranks of the model make the same call and get the same result. Errors
   /// as `generate`; the cache stays usable after them.
   Generated answer(const Prompt& prompt, const GenerateOptions& options,
@@ -37,6 +38,7 @@ class KeptSequence {
 
   Generator& generator_;
   std::vector<int32_t> cached_;  // the generator's sequence has these tokens, or these and more
+  ImageBatch images_;            // of these
   int64_t reused_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "data/image_batch.h"
 #include "generate/sampling.h"
 
 namespace viaduct {
@@ -24,6 +25,8 @@ struct Prompt {
   int64_t adapter = 0;  // of the generator (Generator::use)
   /// Of a model with an encoder: what the encoder reads; `ids` then begin the decoder's row.
   std::vector<int32_t> input = {};
+  /// Of a model that reads images: those whose tokens are among `ids`.
+  ImageBatch images = {};
 
   /// The tokens whose text the new ones go on with.
   std::span<const int32_t> text_before() const {

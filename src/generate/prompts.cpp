@@ -92,6 +92,7 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
                   text.ids ? *text.ids : text_ids(tokenizer, text.text)};
     const bool empty = text.text.empty() || prompt.ids.empty();
     prompt.continues = !text.ids;
+    prompt.images = text.images;
     if (model.encoder.any() && !empty) give_to_encoder(prompt, model);
     const int64_t room = room_behind(prompt, model);
     if (empty) {
@@ -104,6 +105,14 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
           "{}: --max-new-tokens is {}; the model has {} positions and this prompt {}, which leaves "
           "{}",
           text.where, *max_new_tokens, model.max_positions, prompt.ids.size(), room);
+    }
+    const VisionConfig& vision = model.vision;
+    const auto of_images = std::ranges::count(prompt.ids, vision.image_token);
+    if (vision.any() && of_images != prompt.images.count * vision.rows()) {
+      problems.add(
+          "{}: {} times the token of images (id {}), which a text does not have: --chat "
+          "reads pictures",
+          text.where, of_images, vision.image_token);
     }
     try {
       prompt.adapter = adapter_number(text.adapter, adapters, text.where);

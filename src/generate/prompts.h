@@ -23,6 +23,7 @@ struct PromptText {
   /// Of a conversation: what of its tools the template does not show, in words; or "".
   std::string hidden_tools = {};
   std::optional<std::string> adapter = {};  // chosen_adapter of its line
+  ImageBatch images = {};                   // of a conversation, in the order of their places
 };
 
 /// Lines as they are, and whether they are JSONL.

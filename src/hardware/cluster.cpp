@@ -204,6 +204,13 @@ Cluster read_cluster(const std::string& name, const Value& map) {
   VIADUCT_CHECK(ConfigError, cluster.oversubscription >= 1,
                 "{}: oversubscription: expected at least 1, found {}", entry.what(),
                 cluster.oversubscription);
+  if (const Value* reduces = entry.find("switch_reduction")) {
+    bool value = false;
+    VIADUCT_CHECK(ConfigError, read_value(*reduces, value),
+                  "{}: switch_reduction: expected true or false, found {}", entry.what(),
+                  to_flow_yaml(*reduces));
+    cluster.switch_reduction = value;
+  }
   cluster.gpus_per_host = entry.count("gpus_per_host");
   cluster.host_memory_bytes = entry.number("host_memory_gb", kGiga);
   cluster.source = entry.text("source");

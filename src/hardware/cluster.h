@@ -52,6 +52,7 @@ struct Cluster {
   int domain = 1;                   // GPUs that fast links join
   double nic_bytes_per_second = 0;  // per GPU and direction, to other domains
   double oversubscription = 1;
+  std::optional<bool> switch_reduction;  // its switches sum what NICs send; none: not known
   int gpus_per_host = 1;
   double host_memory_bytes = 0;
   std::string source;

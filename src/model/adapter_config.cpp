@@ -9,13 +9,14 @@ constexpr std::string_view kAdapterScale = "the adapters were trained with the o
 
 FieldGroup peft_fields(PeftConfig& config) {
   FieldGroup group("peft", "Fine-tuning with adapters: the model's own weights are frozen.");
+  const auto from_files = [&config] { return config.adapter.has_value(); };
+  constexpr const char* kFromFiles = "the files of peft.adapter say it";
   group
       .field("scheme", config.scheme,
              "Kind of adapter: lora adds s · B · A to the weights of linear layers, and trains A "
              "and B alone (canonical_lora, Megatron-Bridge's name of adapters that q, k, v have "
              "each, is the same); dora gives each row of the sum a trained norm; null: all weights "
              "are trained.")
-      .one_of({"lora", "canonical_lora", "dora"})
       .on_resume(resume::refused("the checkpoint's adapters are of the old kind"));
   group
       .field("adapter", config.adapter,
@@ -28,38 +29,45 @@ FieldGroup peft_fields(PeftConfig& config) {
              "wildcards; linear_qkv, linear_proj, linear_fc1, linear_fc2; all-linear; mtp for the "
              "layers of multi-token prediction, which the others leave out.")
       .constraint("each matches a layer")
-      .on_resume(resume::other_shapes);
+      .on_resume(resume::other_shapes)
+      .idle(from_files, kFromFiles);
   group
       .field("exclude_modules", config.exclude_modules,
              "Linear layers without one; names as in target_modules.")
       .constraint("each matches a layer")
-      .on_resume(resume::other_shapes);
+      .on_resume(resume::other_shapes)
+      .idle(from_files, kFromFiles);
   group.field("dim", config.dim, "Rank r of an adapter.")
       .range(1)
       .alias("r")
-      .on_resume(resume::other_shapes);
+      .on_resume(resume::other_shapes)
+      .idle(from_files, kFromFiles);
   group.field("alpha", config.alpha, "An adapter's part of the weight is scaled by alpha / dim.")
       .positive()
       .alias("lora_alpha")
-      .on_resume(resume::refused(kAdapterScale));
+      .on_resume(resume::refused(kAdapterScale))
+      .idle(from_files, kFromFiles);
   group.field("rslora", config.rslora, "It is scaled by alpha / √dim instead (rank-stabilized).")
       .alias("use_rslora")
-      .on_resume(resume::refused(kAdapterScale));
+      .on_resume(resume::refused(kAdapterScale))
+      .idle(from_files, kFromFiles);
   group
       .field("rank_pattern", config.rank_pattern,
              "Ranks of single layers: a regular expression for the end of a module's name, and "
              "the rank; the first that matches counts.")
       .constraint("whole numbers of at least 1")
-      .on_resume(resume::other_shapes);
+      .on_resume(resume::other_shapes)
+      .idle(from_files, kFromFiles);
   group.field("alpha_pattern", config.alpha_pattern, "The same of alpha.")
       .constraint("positive numbers")
-      .on_resume(resume::refused(kAdapterScale));
+      .on_resume(resume::refused(kAdapterScale))
+      .idle(from_files, kFromFiles);
   group
       .field("lora_A_init_method", config.lora_A_init_method,
              "How A begins: kaiming, uniform within 1/√in; xavier, normal of variance "
              "2 / (in + r); normal, of standard deviation 1/r. B begins with zeros.")
-      .one_of({"kaiming", "xavier", "normal"})
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle(from_files, kFromFiles);
   group
       .field("lora_plus_ratio", config.lora_plus_ratio,
              "Learning rate of B, and of dora's norms, over that of A (LoRA+).")
@@ -72,22 +80,25 @@ FieldGroup peft_fields(PeftConfig& config) {
           "(q, k, v; the experts of a token) share what is dropped.")
       .alias("lora_dropout")
       .from_below(0, 1)
-      .on_resume(resume::said("dropout has this rate from here on"));
+      .on_resume(resume::said("dropout has this rate from here on"))
+      .idle(from_files, kFromFiles);
   group
       .field("train", config.train,
              "Modules of the model itself that train as well, PEFT's modules_to_save: norms, token "
              "and position table, head; names as in target_modules.")
       .alias("modules_to_save")
       .constraint("each matches a module")
-      .on_resume(resume::other_shapes);
+      .on_resume(resume::other_shapes)
+      .idle(from_files, kFromFiles);
   group
       .field("dropout_position", config.dropout_position,
              "Where that dropout is: pre, on what adapters read; post, on what they add "
              "(Megatron-Bridge's; PEFT has pre alone).")
-      .on_resume(resume::said("dropout is there from here on"));
+      .on_resume(resume::said("dropout is there from here on"))
+      .idle([&config] { return config.resolved.dropout == 0; },
+            "nothing is dropped (peft.dropout: 0)");
   constexpr const char* kLater = "further kinds of adapters";
   group.field("lora_B_init_method", config.lora_B_init_method, "How B begins.")
-      .one_of({"zero"})
       .accepts({"zero"})  // as it does
       .planned(kLater);
   group

@@ -17,21 +17,40 @@ constexpr auto choice_names(DropoutPosition) {
   return std::to_array<std::string_view>({"pre", "post"});
 }
 
+enum class AdapterScheme {
+  lora,            // W + s · B · A
+  canonical_lora,  // the same: Megatron-Bridge's name of adapters that q, k, v have each
+  dora,            // and a trained norm of each row of the sum
+};
+constexpr auto choice_names(AdapterScheme) {
+  return std::to_array<std::string_view>({"lora", "canonical_lora", "dora"});
+}
+
+enum class LoraAInit { kaiming, xavier, normal };
+constexpr auto choice_names(LoraAInit) {
+  return std::to_array<std::string_view>({"kaiming", "xavier", "normal"});
+}
+
+enum class LoraBInit { zero };
+constexpr auto choice_names(LoraBInit) {
+  return std::to_array<std::string_view>({"zero"});
+}
+
 struct PeftConfig {
-  std::optional<std::string> scheme;   // null: all weights are trained
-  std::optional<std::string> adapter;  // a folder whose adapter the run begins from, or uses
+  std::optional<AdapterScheme> scheme;  // null: all weights are trained
+  std::optional<std::string> adapter;   // a folder whose adapter the run begins from, or uses
   std::vector<std::string> target_modules{"all-linear"}, exclude_modules;
   int64_t dim = 16;
   double alpha = 32;
   bool rslora = false;
   Value rank_pattern, alpha_pattern;  // maps of a regular expression to a number
-  std::string lora_A_init_method = "kaiming";
+  LoraAInit lora_A_init_method = LoraAInit::kaiming;
   double lora_plus_ratio = 1;
   std::optional<BaseFormat> base_format;  // of the frozen linear layers; null: the recipe's
   double dropout = 0;
   DropoutPosition dropout_position = DropoutPosition::pre;
   std::vector<std::string> train;
-  std::string lora_B_init_method = "zero";  // planned
+  LoraBInit lora_B_init_method = LoraBInit::zero;  // planned
 
   /// What these settings or the adapter's files are for the run's model; no field. Empty until the
   /// model is known.

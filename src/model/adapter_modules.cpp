@@ -28,7 +28,8 @@ class BlockModules {
 
   void add_attention() const {
     constexpr const char* kLayer = "linear_qkv";
-    const int64_t q = model_.heads * model_.head_dim, kv = model_.kv_heads * model_.head_dim;
+    const int64_t block = model_.kind_of(layer_), head_dim = model_.head_dim_of(block);
+    const int64_t q = model_.heads * head_dim, kv = model_.kv_heads_of(block) * head_dim;
     const LatentSizes& latent = model_.latent;
     if (latent.any()) {
       if (latent.q_rank > 0) add_whole(names_.q_down, kLayer, latent.q_rank);
@@ -40,11 +41,11 @@ class BlockModules {
     } else if (names_.qkv.empty()) {
       add(names_.q, kLayer, q, model_.hidden);
       add(names_.k, kLayer, kv, model_.hidden);
-      add(names_.v, kLayer, kv, model_.hidden);
+      if (!model_.values_from_keys(block)) add(names_.v, kLayer, kv, model_.hidden);
     } else {
       add(names_.qkv, kLayer, q + 2 * kv, model_.hidden);
     }
-    add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim());
+    add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim(block));
   }
 
   void add_feed_forward() const {
@@ -71,6 +72,7 @@ class BlockModules {
  private:
   void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in) const {
     modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in});
+    modules_.back().block = model_.kind_of(layer_);
   }
 
   /// Of a weight that every tensor rank holds whole.
@@ -186,9 +188,9 @@ std::vector<std::pair<std::string, double>> numbers(const Value& map, const char
   return list;
 }
 
-InitKind init_of(const std::string& name) {
-  if (name == "xavier") return InitKind::xavier_normal;
-  return name == "normal" ? InitKind::rank_normal : InitKind::kaiming_uniform;
+InitKind init_of(LoraAInit init) {
+  if (init == LoraAInit::xavier) return InitKind::xavier_normal;
+  return init == LoraAInit::normal ? InitKind::rank_normal : InitKind::kaiming_uniform;
 }
 
 }  // namespace
@@ -274,7 +276,7 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   const auto alphas = numbers(config.alpha_pattern, "alpha_pattern", false);
   AdapterSettings settings;
   settings.init = init_of(config.lora_A_init_method);
-  settings.magnitudes = config.scheme == "dora";
+  settings.magnitudes = config.scheme == AdapterScheme::dora;
   settings.dropout = config.dropout;
   settings.trained = choose_trained(config.train, model);
   for (size_t i = 0; i < modules.size(); ++i) {

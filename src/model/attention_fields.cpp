@@ -1,8 +1,33 @@
 #include "model/attention_fields.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+
 namespace viaduct {
+namespace {
+
+/// Why flash kernels compute all attention in spite of attention_backend=fused.
+std::string no_library_attention(const ModelFields& m) {
+  if (m.attention_backend.value() != AttentionBackend::fused) return "";
+  const auto without = [](std::string_view what) {
+    return fmt::format("cuDNN computes no attention with {} here, flash kernels do", what);
+  };
+  if (m.attention_dropout.value() > 0) return without("model.attention_dropout");
+  if (m.attn_logit_softcapping.value()) return without("model.attn_logit_softcapping");
+  return reason_if(m.window_size.value() && m.window_layers.value().empty(),
+                   without("model.window_size on every layer"));
+}
+
+}  // namespace
 
 void add_attention_fields(FieldGroup& group, ModelFields& config) {
+  const auto all_windows = [&config] {
+    return config.window_size.value() && std::ranges::count(config.window_layers.value(), 0) == 0;
+  };
+  constexpr const char* kAllWindows = "every layer has a window";
+  const auto no_norms = [&config] { return !config.qk_layernorm.value(); };
+  constexpr const char* kNoNorms = "model.qk_layernorm = false";
   group.field("qk_layernorm", config.qk_layernorm,
               "Norms on query and key (Qwen 3); with multi_latent_attention on the compressed "
               "vectors.");
@@ -10,21 +35,33 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .field("qk_layernorm_per_head", config.qk_layernorm_per_head,
              "qk_layernorm: on each head; false: over all heads of query, and over all of key "
              "(OLMoE).")
-      .constraint("false needs num_query_groups divisible by tp");
+      .constraint("false needs num_query_groups divisible by tp")
+      .idle(no_norms, kNoNorms);
   group
       .field("qk_layernorm_after_rope", config.qk_layernorm_after_rope,
              "qk_layernorm: after rotary positions (Hunyuan); false: before them (Qwen 3).")
-      .constraint("without multi_latent_attention");
+      .constraint("without multi_latent_attention")
+      .idle([&config] {
+        const PositionKind kind = config.position_embedding_type.value();
+        return reason_if(kind != PositionKind::rotary,
+                         stated("model.position_embedding_type", kind));
+      })
+      .idle(no_norms, kNoNorms);
   group
       .field("qk_layernorm_own_weights", config.qk_layernorm_own_weights,
              "qk_layernorm on each head: with weights of the head's own, of the kind that "
              "normalization says, without a bias (StableLM 2 12B, Command R+).")
-      .constraint("needs qk_layernorm_per_head, and family stablelm or cohere");
+      .constraint("needs qk_layernorm_per_head, and family stablelm or cohere")
+      .idle(no_norms, kNoNorms);
   group
       .field("qk_l2_norm", config.qk_l2_norm,
              "Norms without weights on each head of query and key, in layers with rotary positions "
              "(Llama 4).")
       .constraint("needs rope; not with qk_layernorm or multi_latent_attention");
+  group
+      .field("v_l2_norm", config.v_l2_norm,
+             "Norms without weights on each head of value (Gemma 4).")
+      .constraint("without multi_latent_attention and encoder_num_layers");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,
@@ -37,7 +74,28 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
           "1 for a layer with the window, 0 for one without; empty: the window is on every layer.")
       .range(0, 1)
       .alias("window_attn_skip_freq")
-      .constraint("one entry per layer");
+      .constraint("one entry per layer")
+      .idle([&config] { return !config.window_size.value(); }, "model.window_size is null");
+  group
+      .field("full_attention_kv_channels", config.full_attention_kv_channels,
+             "Channels of a head in layers without a window (Gemma 4); null: kv_channels.")
+      .range(1)
+      .constraint("with rope needs window_rotary_base; without multi_latent_attention")
+      .idle(all_windows, kAllWindows);
+  group
+      .field("full_attention_num_query_groups", config.full_attention_num_query_groups,
+             "Key-value heads in layers without a window (Gemma 4); null: num_query_groups.")
+      .range(1)
+      .constraint(
+          "divides num_attention_heads; a tensor rank has whole heads of both numbers, or "
+          "shares one with as many ranks")
+      .idle(all_windows, kAllWindows);
+  group
+      .field("full_attention_values_from_keys", config.full_attention_values_from_keys,
+             "Layers without a window have no projection of values: values are the keys before "
+             "their norm and rotation (Gemma 4).")
+      .constraint("needs v_l2_norm and qk_layernorm before rope")
+      .idle(all_windows, kAllWindows);
   group
       .field(
           "attention_chunk_size", config.attention_chunk_size,
@@ -51,7 +109,9 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
              "1 for a layer that attends in chunks, 0 for one that attends to the whole document; "
              "empty: every layer does.")
       .range(0, 1)
-      .constraint("one entry per layer");
+      .constraint("one entry per layer")
+      .idle([&config] { return !config.attention_chunk_size.value(); },
+            "model.attention_chunk_size is null");
   group
       .field("attn_logit_softcapping", config.attn_logit_softcapping,
              "c · tanh(x / c) on attention scores; null: off.")
@@ -79,7 +139,9 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
              "Tokens from one step of attention_temperature_scale to the next; null: "
              "max_position_embeddings.")
       .range(1, kMostPositions)
-      .in("tokens");
+      .in("tokens")
+      .idle([&config] { return !config.attention_temperature_scale.value(); },
+            "model.attention_temperature_scale is null");
   group
       .field("softmax_type", config.softmax_type,
              "Attention's softmax. learnable: each head has one more logit, a parameter, in its "
@@ -93,11 +155,17 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .planned_values({"local"}, "the framework's own kernels; nearest: unfused")
       .constraint("fused needs dist.device=cuda, or a dry run for a GPU, and 16-bit activations")
       .alias("AttnBackend")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle([&config] { return no_library_attention(config); });
   group
       .field("masked_softmax_fusion", config.masked_softmax_fusion,
              "attention_backend=unfused: scale, mask and softmax in one op; false: in three.")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle([&config] {
+        const AttentionBackend backend = config.attention_backend.value_or(AttentionBackend::flash);
+        return reason_if(backend != AttentionBackend::unfused,
+                         stated("model.attention_backend", backend) + " has no softmax of its own");
+      });
   group
       .field("attention_softmax_in_fp32", config.attention_softmax_in_fp32,
              "Attention's scores and probabilities are FP32 whatever the format of activations. "

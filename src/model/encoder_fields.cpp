@@ -19,7 +19,7 @@ void EncoderFields::resolve(const Auto<int64_t>& seq_length) {
   relative_attention_max_distance.resolve(128);
 }
 
-void add_encoder_fields(FieldGroup& group, EncoderFields& fields) {
+void add_encoder_fields(FieldGroup& group, EncoderFields& fields, const IdleRule& no_relative) {
   group
       .field("encoder_num_layers", fields.encoder_num_layers,
              "Transformer blocks of the encoder of an encoder-decoder model (T5), of the sizes of "
@@ -33,20 +33,24 @@ void add_encoder_fields(FieldGroup& group, EncoderFields& fields) {
              "which is the decoder's, and 0 without an encoder.")
       .range(0, kMostPositions)
       .in("tokens")
-      .on_resume(resume::refused(resume::other_rows));
+      .on_resume(resume::refused(resume::other_rows))
+      .idle([&fields] { return fields.encoder_num_layers.value() == 0; },
+            "model.encoder_num_layers = 0");
   group
       .field("relative_attention_num_buckets", fields.relative_attention_num_buckets,
              "position_embedding_type=relative: buckets of distances, each with a learned number "
              "for each head; an encoder has half of them for either direction.")
       .range(4, kMostBuckets)
       .constraint("even")
-      .on_resume(resume::other_shapes);
+      .on_resume(resume::other_shapes)
+      .idle(no_relative);
   group
       .field("relative_attention_max_distance", fields.relative_attention_max_distance,
              "position_embedding_type=relative: distances from here on share a bucket.")
       .range(1, kMostDistance)
       .in("tokens")
-      .constraint("more than half of relative_attention_num_buckets");
+      .constraint("more than half of relative_attention_num_buckets")
+      .idle(no_relative);
 }
 
 void take_encoder(EncoderFields& fields, const ModelConfig& model) {

@@ -16,7 +16,8 @@ struct EncoderFields {
   void resolve(const Auto<int64_t>& seq_length);
 };
 
-void add_encoder_fields(FieldGroup& group, EncoderFields& fields);
+/// `no_relative`: when positions are not of the kind with a bias of scores.
+void add_encoder_fields(FieldGroup& group, EncoderFields& fields, const IdleRule& no_relative);
 
 /// Sets every field that is still `auto` to the value of an existing model.
 void take_encoder(EncoderFields& fields, const ModelConfig& model);

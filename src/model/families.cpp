@@ -99,10 +99,19 @@ FamilyModel read_family_model(HfConfig reader) {
 
 }  // namespace
 
-ModelConfig read_hf_config(std::string_view text, const std::string& where) {
+ModelConfig read_hf_config(std::string_view text, const std::string& where, ImageLayers images) {
   if (const auto half = text_half(text, where)) {
     ModelConfig config = read_hf_config(half->config, where);
-    config.notes.insert(config.notes.begin(), half->note);
+    auto vision = images == ImageLayers::read ? read_vision_config(text, where) : std::nullopt;
+    if (!vision) {
+      config.notes.insert(config.notes.begin(), half->note);
+      return config;
+    }
+    config.vision = *std::move(vision);
+    if (const auto& unknown = config.vision.unknown_fields; !unknown.empty())
+      config.notes.push_back(fmt::format("{}: vision_config: unknown fields were ignored: {}",
+                                         where, fmt::join(unknown, ", ")));
+    check_model_config(config);
     return config;
   }
   const FamilyModel model = read_family_model(HfConfig(text, where));
@@ -112,6 +121,11 @@ ModelConfig read_hf_config(std::string_view text, const std::string& where) {
 }
 
 std::string write_hf_config(const ModelConfig& config) {
+  if (config.vision.any()) {
+    ModelConfig text = config;
+    text.vision = {};
+    return with_vision_config(config, write_hf_config(text));
+  }
   const ModelFamily& family = model_family(config.family);
   nlohmann::ordered_json json = family.write(config);
   json["architectures"] = {family.architecture};

@@ -36,6 +36,7 @@ struct ModelFamily {
   TensorNames encoder_names = {};
   /// Hugging Face's code of the family counts positions over the visible tokens of a mask alone.
   bool positions_from_mask = false;
+  bool since_version5 = false;  // transformers 4 does not have it
 };
 
 /// All families, in alphabetical order.
@@ -46,8 +47,10 @@ const ModelFamily& model_family(std::string_view model_type);
 /// Reads the text of a Hugging Face config.json (`where` names it in messages). Unknown fields that
 /// look harmless are listed in ModelConfig::notes; ConfigError for others, and for architectures
 /// that are not a language model of the family; IoError for text that is not JSON. Of a model that
-/// takes images too, its text model (model/text_half.h), with a note that says so.
-ModelConfig read_hf_config(std::string_view text, const std::string& where);
+/// takes images too, its text model (model/text_half.h), with a note that says so, unless `images`
+/// are read and implemented (model/vision_config.h).
+ModelConfig read_hf_config(std::string_view text, const std::string& where,
+                           ImageLayers images = ImageLayers::left_out);
 /// The text of a config.json that Hugging Face's code loads.
 std::string write_hf_config(const ModelConfig& config);
 

@@ -45,6 +45,10 @@ struct FlopSizes {
   int64_t heads = 0;            // N
   int64_t key_value_heads = 0;  // K
   int64_t head_dim = 0;         // D
+  /// Layers without a window, where their attention is another: their number, K and D, and whether
+  /// they have a projection of values.
+  int64_t full_layers = 0, full_key_value_heads = 0, full_head_dim = 0;
+  bool full_values = true;
   /// Latent attention (kv_rank > 0): ranks and parts of heads as in LatentSizes (model_config.h).
   int64_t q_rank = 0, kv_rank = 0, plain_dim = 0, rotary_dim = 0, value_dim = 0;
   int64_t vocabulary = 0;  // V, true size
@@ -103,6 +107,12 @@ double matmul_parameters(const FlopSizes& sizes);
 FlopCount training_flops(const FlopSizes& sizes, std::span<const int64_t> document_lengths);
 /// The same for `sequences` equal ones of `sequence_length` tokens.
 FlopCount training_flops(const FlopSizes& sizes, int64_t sequences, int64_t sequence_length);
+
+/// FLOPs of forward and backward of an image, up to the rows that stand in the text: the matrices
+/// of patches, of the tower's blocks that are read and of the projector, and all pairs of an
+/// image's tokens. A frozen tower counts its forward alone; a frozen projector has no gradient of
+/// its weights. 0 for a model that reads none.
+double image_flops(const ModelConfig& config);
 
 /// TFLOP/s of one rank. `seconds` > 0, `ranks` > 0.
 double tflops_per_rank(double flops, double seconds, int64_t ranks);

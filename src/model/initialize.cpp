@@ -64,7 +64,7 @@ void initialize_part(OpContext& context, const Parameter& parameter, const Part&
     args.key = {seed, hash64(name)};
     args.first_row = part.box.begin[0] + (part.transposed ? piece.column : piece.row);
     args.first_column = part.box.begin[1] + (part.transposed ? piece.row : piece.column);
-    args.row_elements = part.logical_shape[1];
+    args.row_elements = part.logical_shape.without_first().elements();
     args.transposed = part.transposed;
     if (init.kind == InitKind::kaiming_uniform) {
       random_uniform(context, args, init.standard_deviation);

@@ -26,6 +26,10 @@ void add_latent_fields(FieldGroup& group, LatentFields& fields) {
           "needs rope, RMSNorm, qk_layernorm and num_query_groups=num_attention_heads; no "
           "add_qkv_bias, no post_sublayer_norm")
       .on_resume(resume::other_shapes);
+  group.idle([&fields] {
+    return reason_if(!fields.multi_latent_attention.value(),
+                     "model.multi_latent_attention = false");
+  });
   group
       .field("q_lora_rank", fields.q_lora_rank,
              "multi_latent_attention: size of the compressed vector that queries come from; null: "
@@ -59,6 +63,7 @@ void add_latent_fields(FieldGroup& group, LatentFields& fields) {
              "layernorm_epsilon. In Hugging Face's code of the DeepSeek families it is always "
              "1e-6, which is what auto means there.")
       .positive();
+  group.idle({});
 }
 
 void take_latent(LatentFields& fields, const LatentSizes& sizes) {

@@ -1,5 +1,7 @@
 #include "model/model_fields.h"
 
+#include <algorithm>
+
 #include "model/attention_fields.h"
 #include "model/family.h"
 
@@ -17,10 +19,12 @@ std::vector<std::string> family_names() {
   return names;
 }
 
-std::vector<std::string> activation_names() {
-  std::vector<std::string> names = all_choices<ActivationKind>();
-  names.emplace_back(kXieluName);
-  return names;
+/// Of fields that act with one kind of positions alone.
+IdleRule other_positions(const ModelFields& config, PositionKind kind) {
+  return [&config, kind] {
+    const PositionKind found = config.position_embedding_type.value();
+    return reason_if(found != kind, stated("model.position_embedding_type", found));
+  };
 }
 
 void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
@@ -87,7 +91,11 @@ void add_block(FieldGroup& group, ModelFields& config) {
   group
       .field("layernorm_bias", config.layernorm_bias,
              "Layer norms have a bias beside their weight; false: Cohere.")
-      .constraint("RMSNorm has none");
+      .constraint("RMSNorm has none")
+      .idle([&config] {
+        const NormKind kind = config.normalization.value();
+        return reason_if(kind != NormKind::layer_norm, stated("model.normalization", kind));
+      });
   group
       .field("pre_sublayer_norm", config.pre_sublayer_norm,
              "A norm on the input of attention and feed-forward; false: only on their output "
@@ -104,16 +112,24 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("parallel_block_shared_norm", config.parallel_block_shared_norm,
              "parallel_block: one norm of the input for both branches (GPT-J, Phi, Cohere); false: "
              "one for each.")
-      .constraint("true needs parallel_block");
+      .constraint("true needs parallel_block")
+      .idle([&config] { return !config.pre_sublayer_norm.value(); },
+            "model.pre_sublayer_norm = false");
   group
       .field("embedding_norm", config.embedding_norm,
              "A norm of the embeddings, before the first block (Bloom).")
       .constraint("needs a family with a name for it (bloom)");
   group
+      .field("block_output_scale", config.block_output_scale,
+             "The stream behind each block is multiplied by a number of the block, which comes "
+             "with the weights and which nothing trains (Gemma 4).")
+      .constraint(
+          "needs a family with a name for it (gemma4_text); without experts, "
+          "parallel_block and mtp_num_layers");
+  group
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
              "trained slopes a layer (Apertus).")
-      .one_of(activation_names())
       .constraint("xielu: not gated, without experts");
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
@@ -152,63 +168,92 @@ void add_positions(FieldGroup& group, ModelFields& config) {
           "alibi: rows of at most 65536 tokens; no attn_logit_softcapping, softmax_type=learnable, "
           "multi_latent_attention nor fp8_dot_product_attention. relative: a family with tables "
           "for it (t5)");
-  add_encoder_fields(group, config.encoder);
+  add_encoder_fields(group, config.encoder, other_positions(config, PositionKind::relative));
   group
       .field("alibi_bias_max", config.alibi_bias_max,
              "The last slope of alibi is 2 to the power of minus this (of 2^n heads; others have "
              "those of the next such number, and every second one between them).")
-      .positive();
-  group.field("alibi_scaled", config.alibi_scaled,
-              "softmax_scale multiplies the biases of alibi too, as it does the products, and "
-              "slopes, positions and their products are rounded to BF16 (Falcon); false: only "
-              "the products (Bloom, MPT).");
-  group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
+      .positive()
+      .idle(other_positions(config, PositionKind::linear_bias));
+  group
+      .field("alibi_scaled", config.alibi_scaled,
+             "softmax_scale multiplies the biases of alibi too, as it does the products, and "
+             "slopes, positions and their products are rounded to BF16 (Falcon); false: only "
+             "the products (Bloom, MPT).")
+      .idle(other_positions(config, PositionKind::linear_bias));
+  group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.")
+      .positive()
+      .idle(other_positions(config, PositionKind::rotary));
   group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
       .positive()
-      .range(0, 1);
+      .range(0, 1)
+      .idle(other_positions(config, PositionKind::rotary));
   group
       .field(
           "rotary_interleaved", config.rotary_interleaved,
           "Rotary pairs are neighbours (2i, 2i + 1) instead of halves (i, i + R/2), the order of "
           "Hugging Face's code and weights.")
       .constraint("needs rope and apply_rope_fusion; weights keep the order they were trained in");
-  group.field(
-      "rope_scaling", config.rope_scaling,
-      "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
-      "linear|llama3|yarn, factor: …}, {rope_type: dynamic, factor: …}, which stretches nothing in "
-      "rows of up to max_position_embeddings, the longest there are, or with alpha: raises the "
-      "base "
-      "(Hunyuan), or {rope_type: longrope, short_factor: […], long_factor: "
-      "[…]}, "
-      "of which the second list is for rows longer than original_max_position_embeddings; null: "
-      "none.");
+  group
+      .field(
+          "rope_scaling", config.rope_scaling,
+          "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
+          "linear|llama3|yarn, factor: …}, {rope_type: dynamic, factor: …}, which stretches "
+          "nothing in "
+          "rows of up to max_position_embeddings, the longest there are, or with alpha: raises the "
+          "base "
+          "(Hunyuan), {rope_type: proportional, partial_rotary_factor: …}, which turns that part "
+          "of "
+          "the pairs (Gemma 4), or {rope_type: longrope, short_factor: […], long_factor: […]}, "
+          "of which the second list is for rows longer than original_max_position_embeddings; "
+          "null: "
+          "none.")
+      .idle(other_positions(config, PositionKind::rotary))
+      .idle(
+          [&config] {
+            const Value& scaling = config.rope_scaling.value();
+            const Value* type = scaling.find("rope_type");
+            if (type == nullptr) type = scaling.find("type");
+            return type != nullptr && type->is_plain("dynamic") && scaling.find("alpha") == nullptr;
+          },
+          "rows have at most model.max_position_embeddings tokens, and dynamic scaling begins "
+          "behind them");
   group
       .field("window_rotary_base", config.window_rotary_base,
              "Base of the rotary frequencies in layers with a sliding window, which are not "
              "stretched then (Gemma 3); null: as in the other layers.")
-      .positive();
+      .positive()
+      .idle(other_positions(config, PositionKind::rotary))
+      .idle([&config] { return !config.window_size.value(); }, "model.window_size is null");
   group
       .field("no_rope_freq", config.no_rope_freq,
              "1 for a layer whose queries and keys are not rotated, 0 for one with rotary "
              "positions (SmolLM 3); empty: all have them.")
       .range(0, 1)
-      .constraint("one entry per layer");
+      .constraint("one entry per layer")
+      .idle(other_positions(config, PositionKind::rotary));
   group
       .field("no_rope_temperature_scale", config.no_rope_temperature_scale,
              "a in 1 + a · ln(1 + ⌊(p + 1) / no_rope_temperature_length⌋), the factor on the query "
              "at position p in layers of no_rope_freq (Llama 4); null: none.")
       .positive()
-      .constraint("needs an even kv_channels; not with multi_latent_attention");
+      .constraint("needs an even kv_channels; not with multi_latent_attention")
+      .idle(other_positions(config, PositionKind::rotary))
+      .idle([&config] { return std::ranges::count(config.no_rope_freq.value(), 1) == 0; },
+            "model.no_rope_freq has no layer without rotary positions");
   group
       .field("no_rope_temperature_length", config.no_rope_temperature_length,
              "Positions over which that factor stays the same.")
       .range(1, kMostPositions)
-      .in("tokens");
+      .in("tokens")
+      .idle([&config] { return !config.no_rope_temperature_scale.value(); },
+            "model.no_rope_temperature_scale is null");
   group
       .field("apply_rope_fusion", config.apply_rope_fusion,
              "Rotary positions in one op, in place; false: composed of look-ups, copies, products "
              "and a sum, not in place.")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .idle(other_positions(config, PositionKind::rotary));
 }
 
 void add_rest(FieldGroup& group, ModelFields& config) {
@@ -264,7 +309,9 @@ void add_rest(FieldGroup& group, ModelFields& config) {
              "Factor of the mean of the losses of mtp_num_layers in the total that is trained.")
       .range(0)
       .on_resume(
-          resume::said("losses of further tokens have this weight in the gradient from here on"));
+          resume::said("losses of further tokens have this weight in the gradient from here on"))
+      .idle([&config] { return config.mtp_num_layers.value().value_or(0) == 0; },
+            "model.mtp_num_layers is null");
   group
       .field("calculate_per_token_loss", config.calculate_per_token_loss,
              "The loss is the mean over all scored tokens of the global batch; false: Megatron's "
@@ -286,6 +333,7 @@ FieldGroup model_fields(ModelFields& config) {
       .constraint("needs num_moe_experts");
   add_attention_fields(group, config);
   add_positions(group, config);
+  add_vision_fields(group, config.vision);
   add_rest(group, config);
   return group;
 }

@@ -14,11 +14,10 @@
 #include "model/latent_fields.h"
 #include "model/model_config.h"
 #include "model/moe_fields.h"
+#include "model/vision_fields.h"
+#include "nn/feed_forward_activation.h"
 
 namespace viaduct {
-
-/// The value of `activation_func` that is no ActivationKind: it has parameters (ops/xielu.h).
-inline constexpr const char* kXieluName = "xielu";
 
 enum class SoftmaxType {
   vanilla,
@@ -56,7 +55,8 @@ struct ModelFields {
   Auto<bool> pre_sublayer_norm, post_sublayer_norm;
   Auto<bool> parallel_block, parallel_block_shared_norm;
   Auto<bool> embedding_norm;
-  Auto<std::string> activation_func;
+  Auto<bool> block_output_scale;
+  Auto<FeedForwardActivation> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;
   Auto<double> glu_linear_offset;
@@ -77,7 +77,9 @@ struct ModelFields {
   Auto<std::optional<double>> attention_temperature_scale;
   Auto<std::optional<int64_t>> attention_temperature_length;
   Auto<SoftmaxType> softmax_type;
-  Auto<bool> qk_l2_norm;
+  Auto<bool> qk_l2_norm, v_l2_norm;
+  Auto<std::optional<int64_t>> full_attention_kv_channels, full_attention_num_query_groups;
+  Auto<bool> full_attention_values_from_keys;
   Auto<AttentionBackend> attention_backend;
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;
@@ -101,6 +103,8 @@ struct ModelFields {
   Auto<std::optional<double>> no_rope_temperature_scale;
   Auto<int64_t> no_rope_temperature_length;
   bool apply_rope_fusion = true;
+
+  VisionFields vision;
 
   // Embeddings.
   Auto<bool> share_embeddings_and_output_weights;

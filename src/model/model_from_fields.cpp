@@ -18,10 +18,12 @@ RotarySpec rotary_of(const ModelFields& fields) {
   RotarySpec rotary;
   // A whole number of pairs.
   const LatentSizes latent = to_latent_sizes(fields.latent);
-  rotary.width = latent.any() ? latent.rotary_dim
-                              : std::llround(fields.rotary_percent.value() *
-                                             static_cast<double>(fields.kv_channels.value()) / 2) *
-                                    2;
+  const int64_t of_head =
+      fields.full_attention_kv_channels.value().value_or(fields.kv_channels.value());
+  rotary.width =
+      latent.any()
+          ? latent.rotary_dim
+          : std::llround(fields.rotary_percent.value() * static_cast<double>(of_head) / 2) * 2;
   rotary.base = fields.rotary_base.value();
   rotary.interleaved = fields.rotary_interleaved.value();
   if (fields.rope_scaling.value().is_map()) {
@@ -39,6 +41,10 @@ AttentionTemperature temperature_of(const ModelFields& fields) {
 }
 
 std::optional<double> positive_or_none(double value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+std::optional<int64_t> size_or_none(int64_t value) {
   return value > 0 ? std::optional(value) : std::nullopt;
 }
 
@@ -103,30 +109,36 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.qk_layernorm_own_weights.resolve(model.qk_norm_own_weights);
   fields.embedding_norm.resolve(model.embedding_norm);
   fields.qk_l2_norm.resolve(model.qk_l2_norm);
+  fields.v_l2_norm.resolve(model.v_l2_norm);
+  fields.full_attention_kv_channels.resolve(size_or_none(model.full.head_dim));
+  fields.full_attention_num_query_groups.resolve(size_or_none(model.full.kv_heads));
+  fields.full_attention_values_from_keys.resolve(model.full.values_from_keys);
+  fields.block_output_scale.resolve(model.output_scale);
   take_latent(fields.latent, model.latent);
   fields.softmax_type.resolve(model.attention_sinks ? SoftmaxType::learnable
                                                     : SoftmaxType::vanilla);
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
   fields.glu_linear_offset.resolve(model.activation_offset);
   fields.moe_router_linear_bias.resolve(model.router_bias);
-  fields.activation_func.resolve(model.xielu ? kXieluName
-                                             : std::string(choice_name(model.activation)));
+  fields.activation_func.resolve(model.xielu ? FeedForwardActivation::xielu
+                                             : feed_forward_activation(model.activation));
   fields.gated_linear_unit.resolve(model.gated);
   take_moe(fields.moe, model.moe);
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
                                                      : std::nullopt);
   fields.position_embedding_type.resolve(model.positions);
   take_encoder(fields.encoder, model);
+  fields.vision.reads = model.vision.any();
   if (model.positions == PositionKind::linear_bias) {
     fields.alibi_bias_max.resolve(model.linear_bias_exponent);
     fields.alibi_scaled.resolve(model.linear_bias_scaled);
   }
   if (model.positions == PositionKind::rotary) {
     fields.rotary_base.resolve(model.rotary.base);
-    fields.rotary_percent.resolve(
-        model.latent.any() ? 1.0
-                           : static_cast<double>(model.rotary.width) /
-                                 static_cast<double>(std::max<int64_t>(model.head_dim, 1)));
+    fields.rotary_percent.resolve(model.latent.any() ? 1.0
+                                                     : static_cast<double>(model.rotary.width) /
+                                                           static_cast<double>(std::max<int64_t>(
+                                                               model.rotary_head_dim(), 1)));
     fields.rotary_interleaved.resolve(model.rotary.interleaved);
     fields.rope_scaling.resolve(value_of_json(families::write_rope_scaling(model.rotary)));
     fields.window_rotary_base.resolve(positive_or_none(model.window_rotary_base));
@@ -193,15 +205,19 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.qk_norm_own_weights = fields.qk_layernorm_own_weights.value();
   model.embedding_norm = fields.embedding_norm.value();
   model.qk_l2_norm = fields.qk_l2_norm.value();
+  model.v_l2_norm = fields.v_l2_norm.value();
+  model.full = {.head_dim = fields.full_attention_kv_channels.value().value_or(0),
+                .kv_heads = fields.full_attention_num_query_groups.value().value_or(0),
+                .values_from_keys = fields.full_attention_values_from_keys.value()};
+  model.output_scale = fields.block_output_scale.value();
   model.latent = to_latent_sizes(fields.latent);
   if (model.latent.norm_eps == model.norm_eps) model.latent.norm_eps = 0;
   model.attention_sinks = fields.softmax_type.value() == SoftmaxType::learnable;
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
   model.activation_offset = fields.glu_linear_offset.value();
   model.router_bias = fields.moe_router_linear_bias.value();
-  model.xielu = fields.activation_func.value() == kXieluName;
-  model.activation =
-      choice_of<ActivationKind>(fields.activation_func.value()).value_or(ActivationKind::silu);
+  model.xielu = fields.activation_func.value() == FeedForwardActivation::xielu;
+  model.activation = activation_kind(fields.activation_func.value()).value_or(ActivationKind::silu);
   model.gated = fields.gated_linear_unit.value();
   model.moe = to_moe_config(fields.moe, model.layers, model.feed_forward);
   if (model.moe.any()) model.moe.folder_coefficient = base.moe.folder_coefficient;
@@ -251,6 +267,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.embedding_dropout = fields.embedding_dropout.value();
   model.attention_dropout = fields.attention_dropout.value();
   model.init_std = fields.init_method_std.value();
+  if (model.vision.any()) set_vision(fields.vision, model.vision);
   check_model_config(model);
   return model;
 }

@@ -10,6 +10,14 @@ constexpr std::string_view kBalance = "routers are balanced by it from here on";
 constexpr int64_t kMostBins = 1 << 16;
 constexpr double kMostWidth = 1 << 22;
 
+/// Whether nothing acts on the choice of experts but the losses, whose weights are all 0.
+bool no_balancing(const MoeFields& fields) {
+  const std::vector<double>& coefficients = fields.moe_aux_loss_coeff.values();
+  return !fields.balances_by(BalanceKind::sinkhorn) &&
+         !fields.balances_by(BalanceKind::quantile_balancing) &&
+         std::ranges::all_of(coefficients, [](double coefficient) { return coefficient == 0; });
+}
+
 void add_sizes(FieldGroup& group, MoeFields& fields) {
   group
       .field("num_moe_experts", fields.num_moe_experts,
@@ -17,6 +25,8 @@ void add_sizes(FieldGroup& group, MoeFields& fields) {
       .range(1, kMostExperts)
       .constraint("divisible by ep; no biases of the feed-forward, no post_sublayer_norm")
       .on_resume(resume::other_shapes);
+  group.idle(
+      [&fields] { return reason_if(fields.experts() == 0, "model.num_moe_experts = null"); });
   group
       .field("moe_ffn_hidden_size", fields.moe_ffn_hidden_size,
              "F of an expert; null: ffn_hidden_size.")
@@ -53,7 +63,8 @@ void add_router(FieldGroup& group, MoeFields& fields) {
       .field("moe_router_norm_topk_prob", fields.moe_router_norm_topk_prob,
              "Chosen scores are divided by their sum if a token has more than one; false: they are "
              "the weights without that. With softmax moe_router_pre_softmax decides.")
-      .constraint("false needs sigmoid or sqrtsoftplus");
+      .constraint("false needs sigmoid or sqrtsoftplus")
+      .idle([&fields] { return fields.moe_router_topk.value() == 1; }, "model.moe_router_topk = 1");
   group
       .field("moe_apply_probs_on_input", fields.moe_apply_probs_on_input,
              "A token's weight multiplies the input of its expert and not the result (Llama 4).")
@@ -122,7 +133,11 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
       .field("moe_router_bias_update_rate", fields.moe_router_bias_update_rate,
              "Step of the experts' bias at each update; 0: the bias does not change.")
       .range(0)
-      .on_resume(resume::said(kBalance));
+      .on_resume(resume::said(kBalance))
+      .idle([&fields] { return fields.balances_by(BalanceKind::quantile_balancing); },
+            "model.moe_router_load_balancing_type = quantile_balancing sets the bias")
+      .idle([&fields] { return !fields.moe_router_enable_expert_bias.value(); },
+            "model.moe_router_enable_expert_bias = false");
   group
       .field("moe_router_load_balancing_type", fields.moe_router_load_balancing_type,
              "Load balancing. aux_loss: a loss for each layer and micro-batch, with the counts of "
@@ -146,7 +161,8 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
           "quantile_balancing: moe_router_score_function=sigmoid, "
           "moe_router_enable_expert_bias=true, moe_router_topk below num_moe_experts; the rest as "
           "sinkhorn")
-      .on_resume(resume::said(kBalance));
+      .on_resume(resume::said(kBalance))
+      .idle([&fields] { return no_balancing(fields); }, "model.moe_aux_loss_coeff = 0");
   group
       .field("moe_router_qb_num_bins", fields.moe_router_qb_num_bins,
              "quantile_balancing counts, for each expert, the biases that tokens need to choose it "
@@ -154,14 +170,18 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
              "new bias is exact to a bin's width; E · bins integers a layer are summed over ranks "
              "at each update.")
       .range(2, kMostBins)
-      .on_resume(resume::said(kBalance));
+      .on_resume(resume::said(kBalance))
+      .idle([&fields] { return !fields.balances_by(BalanceKind::quantile_balancing); },
+            "model.moe_router_load_balancing_type is not quantile_balancing");
   group
       .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
              "Weight of the balancing loss, a mean over all tokens of the global batch, in the "
              "gradient, or a list with one for each type of moe_router_load_balancing_type. The "
              "reported loss does not include it.")
       .range(0)
-      .on_resume(resume::said(kBalance));
+      .on_resume(resume::said(kBalance))
+      .idle([&fields] { return fields.balances_by(BalanceKind::none); },
+            "model.moe_router_load_balancing_type = none");
   group
       .field(
           "moe_z_loss_coeff", fields.moe_z_loss_coeff,
@@ -208,7 +228,12 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
       .field("moe_token_drop_policy", fields.moe_token_drop_policy,
              "Which tokens a full expert, or rank, keeps. probs: those with the largest weights; "
              "position: the first ones.")
-      .on_resume(resume::said(kDropped));
+      .on_resume(resume::said(kDropped))
+      .idle(
+          [&fields] {
+            return !fields.moe_expert_capacity_factor && !fields.moe_expert_rank_capacity_factor;
+          },
+          "model.moe_expert_capacity_factor and moe_expert_rank_capacity_factor are null");
   group
       .field("moe_pad_expert_input_to_capacity", fields.moe_pad_expert_input_to_capacity,
              "Every expert gets rows for its whole capacity from every rank, so that their number "
@@ -311,6 +336,7 @@ void add_moe_fields(FieldGroup& group, MoeFields& fields) {
   add_losses(group, fields);
   add_capacity(group, fields);
   add_dispatcher(group, fields);
+  group.idle({});
 }
 
 void take_moe(MoeFields& fields, const MoeConfig& moe) {

@@ -12,17 +12,25 @@ FieldGroup offload_fields(OffloadConfig& config) {
           "cpu_offloading", config.cpu_offloading,
           "What the first cpu_offloading_num_layers layers save goes to a second memory (section "
           "memory) until their backward, with the same bits.")
-      .constraint("excludes fine_grained_activation_offloading");
+      .constraint("excludes fine_grained_activation_offloading")
+      .idle(
+          [&config] {
+            return config.cpu_offloading && config.cpu_offloading_num_layers == 0 &&
+                   !config.cpu_offloading_weights;
+          },
+          "model.cpu_offloading_num_layers = 0");
   group
       .field("cpu_offloading_num_layers", config.cpu_offloading_num_layers,
              "Layers that cpu_offloading moves, counted from the first of the model; an encoder's "
              "are in front of the decoder's.")
       .range(0)
-      .constraint("at most encoder_num_layers + num_layers");
+      .constraint("at most encoder_num_layers + num_layers")
+      .idle([&config] { return !config.cpu_offloading; }, "model.cpu_offloading is off");
   group
       .field("cpu_offloading_activations", config.cpu_offloading_activations,
              "cpu_offloading moves activations.")
-      .constraint("cpu_offloading needs it or cpu_offloading_weights");
+      .constraint("cpu_offloading needs it or cpu_offloading_weights")
+      .idle([&config] { return !config.cpu_offloading; }, "model.cpu_offloading is off");
   group
       .field("cpu_offloading_weights", config.cpu_offloading_weights,
              "With cpu_offloading, a rank's shards of all weights and main gradients live in the "
@@ -30,7 +38,8 @@ FieldGroup offload_fields(OffloadConfig& config) {
              "update, with the same bits.")
       .constraint(
           "needs ddp.data_parallel_sharding_strategy=optim_grads_params; with "
-          "ddp.grad_reduce_in_fp32=false also optimizer.main_grads_dtype=bf16");
+          "ddp.grad_reduce_in_fp32=false also optimizer.main_grads_dtype=bf16")
+      .idle([&config] { return !config.cpu_offloading; }, "model.cpu_offloading is off");
   group
       .field("fine_grained_activation_offloading", config.fine_grained_activation_offloading,
              "What offload_modules keep in every layer goes to the second memory until the "
@@ -44,16 +53,18 @@ FieldGroup offload_fields(OffloadConfig& config) {
           "norms' outputs (mlp also the inside of the feed-forward, or of each expert), core_attn "
           "queries, keys and values, attn_proj with core_attn the attended values, expert_fc1 the "
           "rows of experts, moe_act the inside of experts.")
-      .one_of({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "mlp", "expert_fc1",
-               "moe_act"})
       .constraint(
           "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act need "
-          "experts");
+          "experts")
+      .idle([&config] { return !config.fine_grained_activation_offloading; },
+            "model.fine_grained_activation_offloading is off");
   group
       .field("min_offloaded_tensor_size", config.min_offloaded_tensor_size,
              "Tensors of offload_modules with fewer elements stay on the device.")
       .range(0)
-      .in("elements");
+      .in("elements")
+      .idle([&config] { return !config.fine_grained_activation_offloading; },
+            "model.fine_grained_activation_offloading is off");
   return group;
 }
 
@@ -74,15 +85,16 @@ FieldGroup second_memory_fields(OffloadConfig& config) {
   return group;
 }
 
-std::vector<std::string_view> offload_modules_of(bool experts) {
-  std::vector<std::string_view> names(kUnits.begin(), kUnits.end());
-  if (experts) names.insert(names.end(), {unit::expert_fc1, unit::moe_act});
-  return names;
+std::vector<OffloadModule> offload_modules_of(bool experts) {
+  using enum OffloadModule;
+  std::vector<OffloadModule> modules{attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, mlp};
+  if (experts) modules.insert(modules.end(), {expert_fc1, moe_act});
+  return modules;
 }
 
-std::vector<std::string_view> offloaded_units(std::string_view module) {
-  if (module == unit::mlp) return {unit::mlp, unit::moe_act};
-  return {module};
+std::vector<std::string_view> offloaded_units(OffloadModule module) {
+  if (module == OffloadModule::mlp) return {unit::mlp, unit::moe_act};
+  return {choice_name(module)};
 }
 
 bool has_expert_rows(std::string_view unit) {
@@ -109,7 +121,7 @@ void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& polic
   if (config.by_module()) {
     policy.offload_from(config.min_offloaded_tensor_size);
     for (int64_t block = 0; block < layers + further + encoder; ++block)
-      for (const std::string& module : config.offload_modules)
+      for (const OffloadModule module : config.offload_modules)
         for (const std::string_view unit : offloaded_units(module)) offload(block, unit);
   }
 }

@@ -55,6 +55,7 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
                   "model family {} has no name for the parameter {}: it could not be saved",
                   config_.family, p.path);
   }
+  if (frozen_) p.trained = false;
   const AdapterSettings& adapters = settings_.adapters;
   if (!adapters.freezes() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
   if (name.empty() && !p.parts.empty()) name = p.parts.front().name;
@@ -201,10 +202,30 @@ ParameterPointer ParameterMaker::replicated_matrix(const std::string& path,
   return share(std::move(weight));
 }
 
+ParameterPointer ParameterMaker::whole_tensor(const std::string& path, const std::string& name,
+                                              const Shape& logical, bool transposed) const {
+  const int64_t columns = logical.without_first().elements();
+  Parameter p = logical.rank() == 1 ? vector(path, logical[0], 0)
+                : transposed        ? matrix(path, columns, logical[0])
+                                    : matrix(path, logical[0], columns);
+  p.parts = {replicated(name, logical, ReplicaGradient::equal)};
+  p.parts.front().transposed = transposed;
+  return share(std::move(p));
+}
+
 ParameterPointer ParameterMaker::shared_number(const std::string& path, const std::string& name,
                                                double value) const {
   Parameter number = vector(path, 1, value);
   number.parts = {replicated(name, {1}, ReplicaGradient::partial)};
+  return share(std::move(number));
+}
+
+ParameterPointer ParameterMaker::fixed_number(const std::string& path, const std::string& name,
+                                              double value) const {
+  Parameter number = vector(path, 1, value);
+  number.parts = {replicated(name, {1}, ReplicaGradient::equal)};
+  number.format = settings_.precision.statistic;
+  number.load_bias_rate = 0;
   return share(std::move(number));
 }
 

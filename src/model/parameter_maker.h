@@ -39,9 +39,10 @@ ReplicaGradient stream_gradient(const LayerSettings& settings);
 
 class ParameterMaker {
  public:
+  /// `frozen`: none of its parameters is trained. The other arguments must outlive it.
   ParameterMaker(const ModelConfig& config, const TensorNames& names, const LayerSettings& settings,
-                 const ModelPlace& place)
-      : config_(config), names_(names), settings_(settings), place_(place) {}
+                 const ModelPlace& place, bool frozen = false)
+      : config_(config), names_(names), settings_(settings), place_(place), frozen_(frozen) {}
 
   /// "{}" of a name replaced by the layer number.
   static std::string at(const std::string& pattern, int64_t layer);
@@ -93,9 +94,18 @@ class ParameterMaker {
   /// The low-rank terms of such a matrix, or of a router; none if no module of it is adapted.
   LowRankTerms replicated_terms(const std::string& path, const std::vector<Rows>& pieces,
                                 int64_t in) const;
+  /// A logical tensor under exactly this name, which each tensor rank holds whole and has the whole
+  /// gradient of: of rank 1 a vector, which begins as 0; of others a matrix of its first dim's
+  /// rows.
+  /// `transposed`: the storage of a matrix is [in, out] of it.
+  ParameterPointer whole_tensor(const std::string& path, const std::string& name,
+                                const Shape& logical, bool transposed = false) const;
   /// A number that all features of the layer share, under exactly this name.
   ParameterPointer shared_number(const std::string& path, const std::string& name,
                                  double value) const;
+  /// A number under exactly this name that no update moves.
+  ParameterPointer fixed_number(const std::string& path, const std::string& name,
+                                double value) const;
   /// [buckets, heads here] of a bias of attention's scores by distance (relative_table.cpp).
   ParameterPointer relative_table(std::string path, const std::string& name, int64_t buckets) const;
   /// A logit for each head of this rank, 0 at start, under exactly this name.
@@ -205,6 +215,7 @@ class ParameterMaker {
   const TensorNames& names_;
   const LayerSettings& settings_;
   const ModelPlace& place_;
+  bool frozen_;
 };
 
 }  // namespace viaduct

@@ -80,17 +80,21 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
              "full: whole layers, in groups that keep only their input; selective: "
              "recompute_modules, in every layer.")
       .alias("recompute_granuality")
-      .constraint("full needs recompute_method and recompute_num_layers");
+      .constraint("full needs recompute_method and recompute_num_layers")
+      .idle([&config] { return config.selective() && config.recompute_modules.empty(); },
+            "model.recompute_modules is empty");
   group
       .field("recompute_method", config.recompute_method,
              "uniform: every group of recompute_num_layers layers of a chunk keeps its input, and "
              "is recomputed as one; block: the first recompute_num_layers layers of each chunk do, "
              "each by itself, and the others are kept.")
-      .constraint("no effect without recompute_granularity=full");
+      .constraint("no effect without recompute_granularity=full")
+      .idle([&config] { return !config.full(); }, "model.recompute_granularity is not full");
   group
       .field("recompute_num_layers", config.recompute_num_layers, "The number in recompute_method.")
       .range(1)
-      .constraint("at most the layers of a chunk; null with recompute_granularity=selective");
+      .constraint("at most the layers of a chunk; null with recompute_granularity=selective")
+      .idle([&config] { return !config.full(); }, "model.recompute_granularity is not full");
   group
       .field(
           "recompute_modules", config.recompute_modules,
@@ -103,7 +107,9 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
       .constraint(
           "mla_up_proj needs multi_latent_attention; moe_act and moe need experts, and exclude "
           "each "
-          "other; shared_experts needs such an expert, and excludes moe");
+          "other; shared_experts needs such an expert, and excludes moe")
+      .idle([&config] { return !config.selective(); },
+            "model.recompute_granularity is not selective");
   group
       .field(
           "distribute_saved_activations", config.distribute_saved_activations,

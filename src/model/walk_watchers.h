@@ -39,7 +39,7 @@ class WatchLayers final : public SegmentHooks {
     if (out.has(kHidden)) {
       const int64_t block = layer.of_encoder ? layer.encoder_block : layer.block;
       watch_(prefix + (block < 0 ? "embed" : "layer" + std::to_string(block)), out.get(kHidden));
-    } else if (layer.of_encoder) {
+    } else if (out.has(kEncoded) && layer.of_encoder) {
       watch_(prefix + "final_norm", out.get(kEncoded));
     }
   }

@@ -30,6 +30,27 @@ struct AttentionChunks {
   double causal_pairs = 0;  // as Batch::causal_pairs
 };
 
+/// Where features of images stand in place of tokens (nn/image_projector.h).
+struct BatchImages {
+  Tensor ids;       // i32 [T]: the token's id, −1 at an image; undefined: the model has no images
+  Tensor features;  // i32 [T]: at an image the row of its features, −1 at a token
+  int64_t rows = 0;  // of features, of all images of the batch
+  /// Tokens of images that also see those ahead of them in their image (nn/image_attention.h);
+  /// images without a token in between are one. `rows` of them, each image from its end.
+  struct Ahead {
+    Tensor tokens;    // i32 [rows]: their places in the batch
+    Tensor place;     // i32 [T]: where a token is among them, −1: nowhere
+    Tensor others;    // i32 [T]: the token itself where it is not among them, else −1
+    Tensor offsets;   // i32 [images + 1]
+    Tensor diagonal;  // i32 [images]: −1
+    int64_t longest = 0;
+    bool any() const { return tokens.defined(); }
+  };
+  Ahead ahead;  // none: the model has causal attention alone
+
+  bool any() const { return ids.defined(); }
+};
+
 struct Batch {
   Tensor ids;                // i32 [T]
   Tensor positions;          // i32 [T], restart at each document if documents are packed
@@ -50,12 +71,21 @@ struct Batch {
   /// parallel); not owned.
   Communicator* context_ranks = nullptr;
 
-  /// Of a model with an encoder: its rows (nn/encoder_rows.h); else null.
+  /// Of a model with an encoder or with images: its rows (nn/encoder_rows.h); else null.
   std::shared_ptr<const EncoderRows> encoder;
+  /// Of a model with images; `encoder` then has the rows of its vision tower: for each image a
+  /// document of its patches.
+  BatchImages images;
+  /// Of the rows of a vision tower: pixels of each patch, f32 [patches, channels · side²]. In their
+  /// `ids` a token in front of an image's patches is 0, and a patch 1.
+  Tensor patches;
 
   /// Whether the cut added tokens of padding (token_index −1) on any rank that shares the rows.
   bool padded = false;
 
+  /// Each tensor rank holds the stream of all tokens, in sequence parallel too: rows of a vision
+  /// tower.
+  bool whole_stream = false;
   /// The range of tokens whose stream rows this rank holds: all, or under sequence parallel this
   /// tensor rank's part.
   int64_t stream_begin = 0, stream_tokens = 0;

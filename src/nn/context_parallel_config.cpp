@@ -34,7 +34,9 @@ FieldGroup context_parallel_fields(ContextParallelConfig& config) {
       .field("max_seqlen_per_dp_cp_rank", config.max_seqlen_per_dp_cp_rank,
              "Maximum tokens of a micro-batch on a rank under hybrid_context_parallel.")
       .range(1)
-      .constraint("times dp · cp at least seq_length");
+      .constraint("times dp · cp at least seq_length")
+      .idle([&config] { return !config.hybrid_context_parallel; },
+            "model.hybrid_context_parallel = false");
   return group;
 }
 

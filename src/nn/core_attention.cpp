@@ -8,6 +8,7 @@
 #include "nn/context_parallel/head_exchange.h"
 #include "nn/context_parallel/layout.h"
 #include "nn/encoder_rows.h"
+#include "nn/image_attention.h"
 #include "ops/attention_sink.h"
 
 namespace viaduct {
@@ -139,7 +140,8 @@ void CoreAttention::add_sink_gradients(RankContext& context, const Tensor& lse, 
 }
 
 Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
-                                    const KeyValueCache::View& cached) const {
+                                    const KeyValueCache::View& cached,
+                                    const AttentionHeads& own) const {
   VIADUCT_CHECK(ConfigError, context.groups.cp().size() == 1,
                 "generation with a context parallel size of {}: expected 1",
                 context.groups.cp().size());
@@ -156,16 +158,21 @@ Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, co
   // A score matrix has places for all rows of a sequence, those without a token too.
   if (!spec_.method.flash || bias_table() != nullptr)
     p.max_keys = cached.k.dim(0) / cached.diagonal.dim(0);
-  return attend_over(context, std::move(p), q, cached.k, cached.v);
+  AttentionResult result = attend_over(context, std::move(p), q, cached.k, cached.v);
+  if (sees_ahead(batch)) {
+    attend_ahead(context, spec_.method, problem(context, batch), batch.images.ahead, own, result);
+  }
+  return result.out;
 }
 
 Tensor CoreAttention::attend_kept(RankContext& context, const Batch& batch, const Tensor& q,
                                   const Tensor& k, const Tensor& v) const {
-  return attend_over(context, problem(context, batch), q, k, v);
+  return attend_over(context, problem(context, batch), q, k, v).out;
 }
 
-Tensor CoreAttention::attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
-                                  const Tensor& k, const Tensor& v) const {
+AttentionResult CoreAttention::attend_over(RankContext& context, AttentionProblem problem,
+                                           const Tensor& q, const Tensor& k,
+                                           const Tensor& v) const {
   AttentionForwardArgs args;
   args.problem = std::move(problem);
   args.q = q, args.k = k, args.v = v;
@@ -173,7 +180,7 @@ Tensor CoreAttention::attend_over(RankContext& context, AttentionProblem problem
   args.lse = context.statistic({spec_.heads, q.dim(0)});
   attend_biased(context, spec_.method, relative_, args);
   add_sinks(context, args.out, args.lse, 0);
-  return args.out;
+  return {args.out, args.lse};
 }
 
 AttentionHeads CoreAttention::prepare(RankContext& context, const AttentionHeads& heads,
@@ -191,7 +198,7 @@ Operand CoreAttention::forward(RankContext& context, const Batch& batch,
   // An encoder has nothing to keep: its rows are complete.
   if (context.cache != nullptr && spec_.causal) {
     const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
-    return rows(attend_cached(context, batch, heads.q, cached));
+    return rows(attend_cached(context, batch, heads.q, cached, heads));
   }
   const auto tensors = [](const HeadCodes& made) {
     return made.scale ? std::vector{made.values, made.scale} : std::vector{made.values};
@@ -240,6 +247,7 @@ HeadCodes CoreAttention::attend_all(RankContext& context, const Batch& batch,
     base.first_head += way.heads->rank() * mine.q.dim(1);
     result = ring_forward(context, *way.ring, way.layout, method, base, mine, saved);
     add_sinks(context, result.out, result.lse, way.heads->rank() * mine.q.dim(1));
+    if (sees_ahead(batch)) attend_ahead(context, method, base, batch.images.ahead, mine, result);
     hand_on(result.out);
     out.values = exchange.to_tokens({out.values}, saved.tag()).front();
   }
@@ -295,6 +303,9 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   add_sink_gradients(context, lse, d_heads.delta, way.heads->rank() * q.dim(1));
   const AttentionHeads d =
       ring_backward(context, *way.ring, way.layout, spec_.method, base, {q, k, v}, d_heads, lse);
+  if (sees_ahead(batch))
+    attend_ahead_backward(context, spec_.method, base, batch.images.ahead, {q, k, v}, d_heads, lse,
+                          d);
   const auto mine = exchange.to_tokens({d.q, d.k, d.v}, MemoryTag::activations);
   return {mine[0], mine[1], mine[2]};
 }

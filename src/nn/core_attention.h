@@ -29,6 +29,8 @@ struct AttentionSpec {
   bool causal = true;
   /// Keys and values are those of the encoder's rows (nn/encoder_rows.h): never causal.
   bool crosses = false;
+  /// Tokens of images also see those ahead of them in their image (nn/image_attention.h).
+  bool sees_ahead = false;
   double dropout = 0;
   ContextExchange context_exchange = ContextExchange::p2p;
   AttentionMethod method;
@@ -53,10 +55,10 @@ class CoreAttention {
   /// are attended to over the groups of `context`.
   Operand forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                   SavedStore& saved) const;
-  /// Generation: attended values of this step's queries over cached keys and values. ConfigError
-  /// under context parallelism.
+  /// Generation: attended values of this step's queries over cached keys and values. `own`: heads
+  /// of this step, where tokens of images see those ahead. ConfigError under context parallelism.
   Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
-                       const KeyValueCache::View& cached) const;
+                       const KeyValueCache::View& cached, const AttentionHeads& own = {}) const;
   /// The same over the keys and values of the encoder's output (nn/cross_cache.h), where it
   /// crosses.
   Tensor attend_kept(RankContext& context, const Batch& batch, const Tensor& q, const Tensor& k,
@@ -78,6 +80,8 @@ class CoreAttention {
  private:
   struct Route;
   Route route(RankContext& context, const Batch& batch) const;
+  /// Whether queries of this batch's images see keys ahead of them.
+  bool sees_ahead(const Batch& batch) const { return spec_.sees_ahead && batch.images.rows > 0; }
   /// Whether this rank has all keys of its queries: context ranks have whole rows of an encoder,
   /// and all of its output (nn/local_attention.h).
   bool has_all_keys() const { return !spec_.causal || spec_.crosses; }
@@ -85,8 +89,8 @@ class CoreAttention {
   bool local(const Route& way) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
   /// [Tq, N, Dv] without a backward.
-  Tensor attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
-                     const Tensor& k, const Tensor& v) const;
+  AttentionResult attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
+                              const Tensor& k, const Tensor& v) const;
   /// The values, and the scale of codes.
   HeadCodes attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                        SavedStore& saved) const;

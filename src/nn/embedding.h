@@ -1,7 +1,7 @@
 #pragma once
 // The first segment: token embedding (scaled where the model says), learned positions, a norm,
 // dropout. Each tensor rank looks up the rows of the vocabulary that it holds; their sum is the
-// stream.
+// stream. In a model with images their features stand in place of the tokens of images.
 
 #include <optional>
 
@@ -18,18 +18,20 @@ struct EmbeddingParts {
   double scale = 1;                            // of the token rows
   std::optional<Norm> norm;                    // of the sum (Bloom)
   ResidualDropout dropout;
-  int64_t padding = -1;  // the token whose look-up gives no gradient; -1: none
+  int64_t padding = -1;        // the token whose look-up gives no gradient; -1: none
+  bool images = false;         // it reads features of images (nn/image_projector.h) …
+  bool image_gradient = true;  // … and these have a gradient
 };
 
 class EmbeddingSegment final : public Segment {
  public:
   explicit EmbeddingSegment(EmbeddingParts parts) : parts_(std::move(parts)) {}
 
-  Edge inputs(const RankContext&, const Batch&) const override { return {}; }
+  /// The features of images, or nothing: the ids come with the batch.
+  Edge inputs(const RankContext&, const Batch&) const override;
   std::vector<std::string_view> outputs() const override { return {kHidden}; }
-  /// `in` is empty: the ids come with the batch.
   TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
-  /// Returns an empty set.
+  /// The gradient of the features, or an empty set.
   TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
   void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
@@ -38,6 +40,10 @@ class EmbeddingSegment final : public Segment {
 
  private:
   bool trains() const;
+  bool has_image_gradient() const { return parts_.images && parts_.image_gradient; }
+  /// The gradient [rows, H] of the features from that of the stream's rows, in the activation
+  /// format.
+  Tensor image_gradient(RankContext& context, const Batch& batch, const Tensor& d_rows) const;
   /// The norm of the sum, in the stream's format; its statistics are kept if anything here trains.
   Tensor normed(RankContext& context, const Tensor& sum, SavedStore& saved) const;
   /// The token of the first row of the table here.

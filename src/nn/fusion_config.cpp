@@ -7,11 +7,12 @@ constexpr int64_t kMaxKeptLogits = int64_t{1} << 30;
 
 }  // namespace
 
-bool fuses_with_bias(const std::string& activation) {
-  return activation != "relu" && activation != "squared_relu";
+bool fuses_with_bias(FeedForwardActivation activation) {
+  return activation != FeedForwardActivation::relu &&
+         activation != FeedForwardActivation::squared_relu;
 }
 
-void FusionConfig::resolve(const std::string& activation, int64_t logits_bytes) {
+void FusionConfig::resolve(FeedForwardActivation activation, int64_t logits_bytes) {
   bias_activation_fusion.resolve(fuses_with_bias(activation));
   recompute_logits.resolve(cross_entropy_loss_fusion && logits_bytes > kMaxKeptLogits);
 }
@@ -30,7 +31,6 @@ FieldGroup fusion_fields(FusionConfig& config) {
   group
       .field("cross_entropy_fusion_impl", config.cross_entropy_fusion_impl,
              "Implementation of the fused cross entropy.")
-      .one_of({"native"})
       .planned_values({"te"}, "a kernel of the cuda backend");
   group
       .field("gradient_accumulation_fusion", config.gradient_accumulation_fusion,

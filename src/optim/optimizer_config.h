@@ -66,6 +66,8 @@ struct SchedulerConfig {
   /// them, and constant decay.
   void resolve(int64_t train_iters, double weight_decay,
                std::optional<int64_t> train_samples = std::nullopt);
+  /// Whether the rate begins with a warm-up; after `resolve`.
+  bool warms_up() const;
 };
 
 FieldGroup optimizer_fields(OptimizerConfig& config);

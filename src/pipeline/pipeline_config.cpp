@@ -149,7 +149,9 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
       .range(-1)
       .in("micro-batches")
       .constraint("above 0 needs defer_embedding_wgrad_compute")
-      .alias("model.wgrad_deferral_limit");
+      .alias("model.wgrad_deferral_limit")
+      .idle([&config] { return !config.defer_embedding_wgrad_compute; },
+            "comm_overlap.defer_embedding_wgrad_compute is off");
   group
       .field(
           "overlap_moe_expert_parallel_comm", config.overlap_moe_expert_parallel_comm,

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
@@ -62,7 +63,7 @@ PrecisionRecipe precision_recipe(const PrecisionConfig& config);
 /// Whether weights are BF16, and whether there is a loss scale.
 bool has_bf16_weights(const PrecisionConfig& config);
 bool has_loss_scale(const PrecisionConfig& config);
-/// Message at start if fp32_residual_connection has no effect; empty otherwise.
-std::string residual_stream_note(const PrecisionConfig& config);
+/// "mixed_precision.recipe = fp32 has no loss scale": why a field does nothing.
+std::string recipe_without(const PrecisionConfig& config, std::string_view what);
 
 }  // namespace viaduct

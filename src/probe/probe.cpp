@@ -13,6 +13,7 @@
 #include "model/family.h"
 #include "model/initialize.h"
 #include "model/initialize_magnitudes.h"
+#include "model/vision_names.h"
 #include "nn/adapter_settings.h"
 #include "nn/moe/router_log.h"
 #include "probe/aux_loss.h"
@@ -106,20 +107,27 @@ void fuse_experts(const AdapterSettings& adapters, const ModelConfig& model,
   for (const auto& [name, tensor] : fused.tensors) dump[prefix + name] = tensor;
 }
 
+/// What the model's folder calls a logical tensor.
+std::string folder_name(const ModelConfig& model, const std::string& name) {
+  return model.vision.any() ? stored_image_name(name, model.vision.tower_prefix) : name;
+}
+
 /// The values that all ranks' runs hold times `factor`, under logical names, on rank 0.
 void dump_runs(Engine& engine, const std::string& prefix, double factor,
                FunctionRef<StateValues(const ShardRun&, size_t)> values, Dump& dump) {
   const Communicator& copies = engine.store().copies_of_runs();
   std::vector<StoredRun> runs = stored_runs(engine.store(), values);
   std::erase_if(runs, [](const StoredRun& run) { return !run.state.values; });
-  gather_logical(engine.groups().world(), engine.device(),
-                 share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
-                 [&](const std::string& name, const Tensor& tensor) {
-                   // PEFT's module has a weight, which its files leave out of the name.
-                   const bool magnitudes =
-                       name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
-                   dump[prefix + name + (magnitudes ? ".weight" : "")] = tensor;
-                 });
+  gather_logical(
+      engine.groups().world(), engine.device(),
+      share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
+      [&](const std::string& name, const Tensor& tensor) {
+        // PEFT's module has a weight, which its files leave out of the name.
+        const bool magnitudes =
+            name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
+        dump[prefix + folder_name(engine.model().config(), name) + (magnitudes ? ".weight" : "")] =
+            tensor;
+      });
   const AdapterSettings& adapters = engine.run().layers.adapters;
   if (adapters.fused_experts) fuse_experts(adapters, engine.model().config(), prefix, dump);
 }
@@ -156,6 +164,7 @@ ProbeBatch read_batch_of(const ModelConfig& model, const TensorSource& file,
                          const std::string& prefix, int64_t step) {
   if (model.encoder.any()) return read_probe_pairs(file, prefix, step, model.encoder);
   ProbeBatch batch = read_probe_batch(file, prefix, step);
+  read_probe_images(file, prefix, step, model.vision, batch);
   if (model_family(model.family).positions_from_mask) batch.count_positions_from_mask();
   return batch;
 }

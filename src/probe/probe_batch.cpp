@@ -158,6 +158,7 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
     }
     out.end_document();
   }
+  out.images = images_of(begin, count);
   if (encoder != nullptr) {
     auto rows_of_encoder = std::make_shared<HostBatch>(encoder->micro_batch(begin, count));
     out.encoder_document = encoder->visible_documents(begin, *rows_of_encoder);

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "checkpoint/tensor_source.h"
+#include "data/image_batch.h"
 #include "engine/host_batch.h"
 #include "model/encoder_config.h"
+#include "model/vision_config.h"
 
 namespace viaduct {
 
@@ -22,6 +24,11 @@ struct ProbeBatch {
   /// label at t is the target at t.
   std::shared_ptr<const ProbeBatch> encoder;
 
+  /// Of a model with images: all of the batch's, and the token that stands for each of the
+  /// `image_rows` rows of one.
+  ImageBatch images;
+  int64_t image_token = -1, image_rows = 0;
+
   /// Rows [begin, begin + count) as a micro-batch. The label at t + 1 is the target at t; −100, a
   /// document's first token and the row's end are not scored.
   HostBatch micro_batch(int64_t begin, int64_t count) const;
@@ -29,6 +36,10 @@ struct ProbeBatch {
   /// Of an encoder's rows from `begin` on, as `micro_batch` cut them: for each row the document
   /// that attention_mask shows, −1 if it hides all of the row.
   std::vector<int32_t> visible_documents(int64_t begin, const HostBatch& batch) const;
+
+  /// The images whose tokens are in rows [begin, begin + count). IoError where a row begins inside
+  /// of an image.
+  ImageBatch images_of(int64_t begin, int64_t count) const;
 
   /// The number of positions that a model needs for this batch: its length, or more where
   /// position_ids say so.
@@ -58,5 +69,11 @@ ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix,
 /// of −100 (probe_pairs.cpp).
 ProbeBatch read_probe_pairs(const TensorSource& file, const std::string& prefix, int64_t step,
                             const EncoderConfig& encoder);
+
+/// The images of a batch for a model that reads them (probe_images.cpp): `prefix` + "pixel_values"
+/// [images, channels, side, side], with steps [N, images, …]; maybe none. IoError as above, and
+/// where tokens and images do not fit; ConfigError for a model that reads none.
+void read_probe_images(const TensorSource& file, const std::string& prefix, int64_t step,
+                       const VisionConfig& vision, ProbeBatch& batch);
 
 }  // namespace viaduct

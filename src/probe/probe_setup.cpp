@@ -17,6 +17,7 @@
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
 #include "run/validate.h"
+#include "run/vision_support.h"
 
 namespace viaduct {
 namespace {
@@ -26,6 +27,7 @@ RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t row
   defaults.dist = request.dist;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;
+  defaults.model.vision.read_images = !request.adapter;  // which is one of the text model
   defaults.mixed_precision.recipe = RecipeName::fp32;
   defaults.scheduler.lr_decay_style = DecayStyle::constant;
   defaults.scheduler.lr_warmup_iters = 0;
@@ -68,6 +70,8 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   validate(config, outcome, problems);
   problems.throw_if_any();
   const ModelConfig resolved = to_model_config(config.model, model);
+  validate_vision(config, resolved, problems);
+  problems.throw_if_any();
   check_rotary_order(model, resolved);
   return resolved;
 }
@@ -76,9 +80,7 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
 
 ProbeSetup prepare_probe(const ProbeRequest& request) {
   ProbeSetup setup;
-  const ModelFolder folder = resolve_model_folder(request.model);
-  const ModelConfig model = read_model_config(folder);
-  setup.weights = open_weights(folder);
+  ModelFolder folder = resolve_model_folder(request.model);
   check_given_path("--batch ", request.batch, "a safetensors file");
   setup.batch = std::make_unique<SafetensorsFile>(request.batch);
 
@@ -98,6 +100,9 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
       load_run_config({}, request.overrides, probe_defaults(request, steps, rows));
   setup.config = std::move(loaded.config);
   RunConfig& config = setup.config;
+  folder.images = config.model.vision.layers();
+  const ModelConfig model = read_model_config(folder);
+  setup.weights = open_weights(folder);
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
                 "model.hybrid_context_parallel: true, but probe cuts whole rows, not documents");
   VIADUCT_CHECK(

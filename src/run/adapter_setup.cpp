@@ -105,6 +105,7 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   if (products != Scaling::none)
     problem = "the recipe has " + std::string(product_format_name(products)) +
               " products, which read weights that are quantized once";
+  if (config.dist.on_cuda()) problem = "no kernel of GPUs expands them";
   VIADUCT_CHECK(ConfigError, problem.empty() || !asks, "{}", problem);
   if (!problem.empty()) {
     notes.push_back(fmt::format(
@@ -201,7 +202,12 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
         "null, or a recipe without quantized products");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
-  later(config.dist.on_cuda(), "dist.device: cuda", "cpu or sim");
+  const bool expands =
+      peft.base_format == BaseFormat::nf4 || peft.base_format == BaseFormat::blocks;
+  later(expands && config.dist.on_cuda(),
+        fmt::format("peft.base_format: {}, on GPUs (dist.device: cuda)",
+                    choice_name_or(peft.base_format, "null")),
+        "bf16, fp8 or null: no kernel expands its codes");
   later(peft.base_format && config.ddp.shards_weights(),
         fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
                     choice_name(config.ddp.strategy())),
@@ -226,13 +232,13 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   if (model.mtp_layers > 0 && !config.train.skip_train)
     notes.push_back(further_layers(config, model));
   take_base_format(config, model, notes);
-  const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
+  const AdapterScheme scheme = peft.resolved.magnitudes ? AdapterScheme::dora : AdapterScheme::lora;
   if (peft.scheme) {
-    const bool asks_magnitudes = *peft.scheme == "dora";
+    const bool asks_magnitudes = *peft.scheme == AdapterScheme::dora;
     VIADUCT_CHECK(ConfigError, asks_magnitudes == peft.resolved.magnitudes,
                   "peft.scheme: {}, but the adapter of {} is {}; leave peft.scheme out, or begin "
                   "without peft.adapter",
-                  *peft.scheme, *peft.adapter, scheme);
+                  choice_name(*peft.scheme), *peft.adapter, choice_name(scheme));
     peft.scheme = scheme;  // lora has two names
   }
   if (peft.lora_plus_ratio == 1) return notes;

@@ -8,26 +8,10 @@
 #include "precision/precision_config.h"
 #include "run/graph_config.h"
 #include "run/parallel_settings.h"
+#include "run/refusals.h"
 
 namespace viaduct {
 namespace {
-
-class Refusals {
- public:
-  explicit Refusals(Problems& problems) : problems_(problems) {}
-
-  /// `expected`: the value that is implemented.
-  template <class Found, class Expected>
-  void expect(bool holds, std::string_view field, const Found& found, const Expected& expected,
-              std::string_view reason = "") {
-    if (holds) return;
-    problems_.add("{}: {} is not implemented with model.encoder_num_layers{}; expected {}", field,
-                  found, reason, expected);
-  }
-
- private:
-  Problems& problems_;
-};
 
 /// The encoder's own stages.
 void validate_stages(const RunConfig& config, Problems& problems) {
@@ -91,7 +75,7 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
                  config.model.encoder.encoder_num_layers.value());
     return;
   }
-  Refusals refuse(problems);
+  Refusals refuse(problems, "with model.encoder_num_layers");
   const ParallelConfig& parallel = config.parallel;
   if (const int cp = parallel.context_parallel_size; cp > 1) {
     const auto& types = config.context_parallel.cp_comm_type.values();
@@ -99,7 +83,7 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
         types, [](ContextExchange type) { return type != ContextExchange::all_gather; });
     if (other != types.end()) {
       refuse.expect(false, "model.cp_comm_type", choice_name(*other), "all_gather",
-                    " (positions are a bias of the scores)");
+                    "positions are a bias of the scores");
     }
   }
   refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
@@ -127,7 +111,7 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
-                config.peft.scheme.value_or("an adapter"), "null");
+                choice_name_or(config.peft.scheme, "an adapter"), "null");
 }
 
 std::optional<PairSettings> pair_settings(const ModelConfig& model) {

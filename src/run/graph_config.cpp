@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/nearest.h"
 #include "run/run_config.h"
 
 namespace viaduct {
@@ -54,52 +53,48 @@ void refuse_for_steps(const RunConfig& config, Problems& problems) {
 
 /// Names of modules, and what of the model they stand for.
 void check_modules(const RunConfig& config, Problems& problems) {
-  const std::vector<std::string> known{"attn",           "mlp",  "moe", "moe_router",
-                                       "moe_preprocess", "mamba"};
-  const std::vector<std::string>& modules = config.graph.cuda_graph_modules;
-  const auto has = [&](std::string_view name) { return std::ranges::count(modules, name) > 0; };
+  using enum GraphModule;
+  const std::vector<GraphModule>& modules = config.graph.cuda_graph_modules;
+  const auto has = [&](GraphModule module) { return std::ranges::count(modules, module) > 0; };
   const bool experts = config.model.moe.experts() > 0;
   const auto& frequency = config.model.moe.moe_layer_freq;
   const bool dense =
       !experts || frequency.is_auto() ||
       std::ranges::any_of(frequency.value().values(), [](int64_t layers) { return layers != 1; });
-  for (const std::string& name : modules) {
-    if (std::ranges::count(known, name) == 0) {
-      problems.add(
-          "model.cuda_graph_modules: there is no module \"{}\"; expected {}", name,
-          nearest_name(name, known).value_or("attn, mlp, moe, moe_router, moe_preprocess or []"));
-    } else if (name == "mamba") {
+  for (const GraphModule module : modules) {
+    const bool of_experts = module == moe || module == moe_router || module == moe_preprocess;
+    if (module == mamba) {
       problems.add(
           "model.cuda_graph_modules: mamba: no layer of this model is a Mamba layer; expected "
           "attn, mlp, moe, moe_router, moe_preprocess or []");
-    } else if (name == "mlp" && !dense) {
+    } else if (module == mlp && !dense) {
       problems.add(
           "model.cuda_graph_modules: mlp: each layer of this model has experts "
           "(model.moe_layer_freq); expected attn, moe, moe_router, moe_preprocess or []");
-    } else if (name.starts_with("moe") && !experts) {
+    } else if (of_experts && !experts) {
       problems.add(
           "model.cuda_graph_modules: {}: this model has no experts (model.num_moe_experts); "
           "expected attn, mlp or []",
-          name);
+          choice_name(module));
     }
   }
-  if (dense && config.model.parallel_block.value_or(false) && has("attn") != has("mlp")) {
+  if (dense && config.model.parallel_block.value_or(false) && has(attn) != has(mlp)) {
     problems.add(
         "model.cuda_graph_modules: attn and mlp of a parallel block (model.parallel_block) are one "
         "piece; expected both of them, or []");
   }
-  if (has("moe") && (has("moe_router") || has("moe_preprocess"))) {
+  if (has(moe) && (has(moe_router) || has(moe_preprocess))) {
     problems.add(
         "model.cuda_graph_modules: moe is the whole layer of experts, with moe_router and "
         "moe_preprocess; expected one or the other");
   }
-  if (has("moe_preprocess") && !has("moe_router") && !has("moe")) {
+  if (has(moe_preprocess) && !has(moe_router) && !has(moe)) {
     problems.add(
         "model.cuda_graph_modules: moe_preprocess goes on where the router ends; expected "
         "[moe_router, moe_preprocess]");
   }
   // With padding each expert gets the same number of rows in each step.
-  const bool all_experts = experts && (modules.empty() || has("moe"));
+  const bool all_experts = experts && (modules.empty() || has(moe));
   if (all_experts && expert_ranks(config) > 1 &&
       !config.model.moe.moe_pad_expert_input_to_capacity) {
     refuse(

@@ -2,7 +2,6 @@
 // CUDA graphs, of section `model`: which part of a step is captured, and when.
 
 #include <array>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,9 +23,23 @@ constexpr auto choice_names(GraphCapture) {
   return std::to_array<std::string_view>({"none", "local", "transformer_engine", "full_iteration"});
 }
 
+/// What of a layer is captured with `local`.
+enum class GraphModule {
+  attn,
+  mlp,
+  moe,
+  moe_router,      // with the shared experts
+  moe_preprocess,  // the dispatch, until its exchange
+  mamba,           // refused: no layer is one
+};
+constexpr auto choice_names(GraphModule) {
+  return std::to_array<std::string_view>(
+      {"attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"});
+}
+
 struct GraphConfig {
   GraphCapture cuda_graph_impl = GraphCapture::none;
-  std::vector<std::string> cuda_graph_modules;
+  std::vector<GraphModule> cuda_graph_modules;  // none: whole layers
   int64_t cuda_graph_warmup_steps = 3;
 };
 

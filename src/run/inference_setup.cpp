@@ -226,9 +226,16 @@ RunSetup prepare_inference(const InferenceRequest& given) {
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
   }
+  const bool shown = request.conversations && request.conversations->images;
+  defaults.model.vision.read_images = shown || request.images;
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
-  if (!request.adapters.empty()) refuse_encoder(setup.model, "--adapter NAME=DIR");
+  if (!request.adapters.empty()) {
+    refuse_encoder(setup.model, "--adapter NAME=DIR");
+    VIADUCT_CHECK(ConfigError, !setup.model.vision.any(),
+                  "--adapter NAME=DIR: not implemented for a model that reads images; expected "
+                  "model.read_images=false, which is its text model alone");
+  }
   if (!given.adapter && request.adapter) {
     setup.notes.push_back(
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));

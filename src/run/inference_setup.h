@@ -16,6 +16,7 @@ namespace viaduct {
 struct EvaluatedConversations {
   std::string prefix;   // of a data set with a mask
   int64_t longest = 0;  // tokens of the longest one
+  bool images = false;  // it has pictures, which a model that takes some reads
 };
 
 struct InferenceRequest {
@@ -31,6 +32,8 @@ struct InferenceRequest {
   /// For generation, which feeds few tokens at a time: no sequence parallelism unless the model has
   /// experts, no exchanges in chunks under products, and weights as tiles if GEMMs read them.
   bool few_tokens = false;
+  /// Prompts may have images: of a model that takes some, its layers for them are read.
+  bool images = false;
   /// The run's validation data, in rows that are packed unless dataset.packed_sequence_size says
   /// otherwise.
   std::optional<EvaluatedConversations> conversations = {};

@@ -21,7 +21,8 @@ class Alternatives {
 
   /// Null if it is not valid. Valid until the next call.
   const RunConfig* without(const std::string& name) {
-    other_ = config_;
+    restore();
+    changed_ = true;
     // The value that a member has when its group is constructed is the field's default.
     const Field& field = *schema_.find(name);
     if (!field.assign(field.default_value)) return nullptr;
@@ -33,18 +34,30 @@ class Alternatives {
     return &other_;
   }
 
+  /// Why the field does nothing, by its own declaration; "" where it acts.
+  std::string idle_reason(const std::string& name) {
+    restore();
+    return schema_.find(name)->idle_reason();
+  }
+
   /// Whether the field has the same value without being given.
   bool is_default(const std::string& name) {
     if (without(name) == nullptr) return false;
     const Field& field = *schema_.find(name);
     const Value value = field.current();
-    other_ = config_;
+    restore();
     return same_value(value, field.current());
   }
 
  private:
+  void restore() {
+    if (changed_) other_ = config_;
+    changed_ = false;
+  }
+
   const RunConfig& config_;
   RunConfig other_;
+  bool changed_ = true;  // other_ is not config_
   Schema schema_ = run_schema(other_);
 };
 
@@ -124,8 +137,9 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
                        std::find(std::begin(kOfRows), std::end(kOfRows), name) != std::end(kOfRows);
   if (config.dist.simulated() && needs_values(name) && !of_rows)
     return "dist.device = sim: nothing is computed, read or saved";
+  if (std::string reason = alternatives.idle_reason(name); !reason.empty()) return reason;
   for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
-                           training_without_effect, gpus_without_effect}) {
+                           training_without_effect, data_without_effect, gpus_without_effect}) {
     for (const NoEffectRule& rule : table()) {
       if (std::find(rule.fields.begin(), rule.fields.end(), name) == rule.fields.end()) continue;
       if (std::string reason = rule.reason(config, outcome); !reason.empty()) return reason;

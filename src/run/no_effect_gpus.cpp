@@ -1,7 +1,8 @@
-// Fields of GPUs, their libraries and their profilers that have no effect.
+// Fields of GPUs, their graphs, libraries and profilers that have no effect.
 
 #include <cstdlib>
 
+#include "run/graph_config.h"
 #include "run/no_effect_rules.h"
 #include "run/nsys_command.h"
 
@@ -50,10 +51,6 @@ const std::vector<NoEffectRule>& gpus_without_effect() {
          const std::string other = without_gpu(c, "has no streams with priorities");
          return !other.empty() ? other : reason_if(c.dist.ranks == 1, "one rank sends nothing");
        }},
-      {{"ddp.disable_symmetric_registration"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.dist.nccl_ub, "ddp.nccl_ub = false registers no memory");
-       }},
       {{"model.deterministic_mode"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const std::string nccl = without_nccl(c);
@@ -75,6 +72,33 @@ const std::vector<NoEffectRule>& gpus_without_effect() {
          return reason_if(!c.dist.numactl.value_or(false),
                           "ranks of the cpu are not bound unless it is true");
        }},
+      {{"model.cuda_graph_impl"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const bool each_step = c.tensor_inspect.enabled && c.tensor_inspect.interval == 1 &&
+                                c.logger.log_interval == 1 &&
+                                precision_recipe(c.mixed_precision).products.any();
+         if (each_step && (captures_steps(c) || captures_layers(c)))
+           return std::string("each step measures its operands (tensor_inspect), without graphs");
+         return reason_if(c.graph.cuda_graph_impl != GraphCapture::none && !captures_steps(c) &&
+                              !captures_layers(c),
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
+       }},
+      {{"model.cuda_graph_modules"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.graph.cuda_graph_modules.empty() && !captures_layers(c),
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
+       }},
+      {{"model.cuda_graph_warmup_steps"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!captures_steps(c) && !captures_layers(c),
+                          "nothing is captured (model.cuda_graph_impl)");
+       }},
+      {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const bool watched = c.profiling.use_nsys_profiler && c.dist.on_cuda();
+         return reason_if(!c.profiling.trace && !c.profiling.record_memory_history && !watched,
+                          "neither profiling.trace nor record_memory_history is on");
+       }},
       {{"profiling.use_nsys_profiler"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return c.profiling.use_nsys_profiler
@@ -83,8 +107,6 @@ const std::vector<NoEffectRule>& gpus_without_effect() {
        }},
       {{"profiling.nsys_trace"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (!c.profiling.use_nsys_profiler)
-           return std::string("profiling.use_nsys_profiler = false");
          const std::string other = without_gpu(c, "has no GPU that Nsight Systems could record");
          return !other.empty() ? other
                                : reason_if(profiler_watches(::getenv),

@@ -36,28 +36,10 @@ const std::vector<NoEffectRule>& layout_without_effect() {
              document_ranks(c) == 1,
              "data-parallel ranks · context_parallel_size = 1: each document has one rank");
        }},
-      {{"model.max_seqlen_per_dp_cp_rank"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.context_parallel.hybrid_context_parallel,
-                          "model.hybrid_context_parallel = false");
-       }},
       {{"model.account_for_embedding_in_pipeline_split", "model.account_for_loss_in_pipeline_split",
         "model.deallocate_pipeline_outputs", "model.pipeline_dtype", "model.variable_seq_lengths",
         "model.batch_p2p_comm", "comm_overlap.overlap_p2p_comm"},
        one_stage},
-      {{"model.recompute_granularity"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.recompute.selective() && c.recompute.recompute_modules.empty(),
-                          "model.recompute_modules is empty");
-       }},
-      {{"model.recompute_method", "model.recompute_num_layers"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.recompute.full(), "model.recompute_granularity is not full");
-       }},
-      {{"model.recompute_modules"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.recompute.selective(), "model.recompute_granularity is not selective");
-       }},
       {{"model.distribute_saved_activations"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.parallel.tensor_model_parallel_size == 1,
@@ -70,41 +52,11 @@ const std::vector<NoEffectRule>& layout_without_effect() {
                               c.pipeline.pipeline_schedule == PipelineOrder::one_f_one_b,
                           "one pipeline stage holds one micro-batch at a time");
        }},
-      {{"model.cpu_offloading"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.offload.cpu_offloading && c.offload.cpu_offloading_num_layers == 0 &&
-                              !c.offload.cpu_offloading_weights,
-                          "model.cpu_offloading_num_layers = 0");
-       }},
-      {{"model.cpu_offloading_num_layers", "model.cpu_offloading_activations",
-        "model.cpu_offloading_weights"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.offload.cpu_offloading, "model.cpu_offloading is off");
-       }},
-      {{"model.offload_modules", "model.min_offloaded_tensor_size"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.offload.fine_grained_activation_offloading,
-                          "model.fine_grained_activation_offloading is off");
-       }},
       {{"memory.offload_path", "memory.offload_bytes"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.offload.by_layer() && !c.offload.by_module() &&
                               c.state_offload.fraction() == 0 && !c.offload.moves_weights(),
                           "nothing is offloaded");
-       }},
-      {{"optimizer.optimizer_cpu_offload"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.state_offload.optimizer_cpu_offload && c.state_offload.fraction() == 0,
-                          "optimizer.optimizer_offload_fraction = 0");
-       }},
-      {{"optimizer.optimizer_offload_fraction"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.state_offload.optimizer_cpu_offload,
-                          "optimizer.optimizer_cpu_offload is off");
-       }},
-      {{"optimizer.overlap_cpu_optimizer_d2h_h2d"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.state_offload.fraction() == 0, "no optimizer state is offloaded");
        }},
       {{"dist.use_tp_pp_dp_mapping"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -114,11 +66,6 @@ const std::vector<NoEffectRule>& layout_without_effect() {
       {{"dist.align_grad_reduce"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.pipeline.virtual_stages() == 1, "there are no virtual pipeline stages");
-       }},
-      {{"comm_overlap.wgrad_deferral_limit"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.pipeline.defer_embedding_wgrad_compute,
-                          "comm_overlap.defer_embedding_wgrad_compute is off");
        }},
       {{"comm_overlap.overlap_moe_expert_parallel_comm"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -1,5 +1,6 @@
 #pragma once
-// When fields have nothing to act on, by subject: the tables behind run/no_effect.h.
+// When fields have nothing to act on, by subject, where that depends on the settings of several
+// folders; what a folder's own say is in its fields (config/idle_rule.h).
 
 #include <string>
 #include <string_view>
@@ -16,14 +17,11 @@ struct NoEffectRule {
   std::string (*reason)(const RunConfig&, const ConfigOutcome&);
 };
 
-inline std::string reason_if(bool holds, std::string reason) {
-  return holds ? std::move(reason) : std::string();
-}
-
 const std::vector<NoEffectRule>& experts_without_effect();
 const std::vector<NoEffectRule>& precision_without_effect();
 const std::vector<NoEffectRule>& layout_without_effect();
 const std::vector<NoEffectRule>& training_without_effect();
+const std::vector<NoEffectRule>& data_without_effect();
 const std::vector<NoEffectRule>& gpus_without_effect();
 
 }  // namespace viaduct

@@ -11,6 +11,7 @@
 #include "nn/layer_settings.h"
 #include "optim/make_optimizer.h"
 #include "pipeline/parallelism.h"
+#include "run/graph_config.h"
 #include "sharding/ddp_config.h"
 #include "sharding/memory_settings.h"
 
@@ -27,7 +28,7 @@ enum class EnginePurpose { evaluate, gradients, train };
 /// Which parts of transformer layers become graphs, and after how many steps.
 struct LayerGraphs {
   int64_t steps_before = 0;
-  std::vector<std::string> modules;  // of model.cuda_graph_modules; none: whole layers
+  std::vector<GraphModule> modules;  // none: whole layers
 };
 
 struct ResolvedRun {

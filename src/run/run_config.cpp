@@ -5,7 +5,6 @@
 #include "config/catalogue.h"
 #include "hardware/cluster.h"
 #include "ops/cpu/cpu_ops.h"
-#include "precision/recipe.h"
 #include "run/cuda_backend.h"
 #include "run/packed_weights.h"
 #include "run/packing_settings.h"
@@ -21,19 +20,6 @@ namespace {
 
 // Steps of a run in virtual time without a given length; its steps are all alike.
 constexpr int64_t kSimulatedSteps = 3;
-
-/// Why attention_softmax_in_fp32=false changes nothing, or "".
-std::string softmax_note(const RunConfig& config) {
-  if (config.model.attention_softmax_in_fp32) return "";
-  const auto backend = config.model.attention_backend.value_or(AttentionBackend::flash);
-  const bool flash = backend != AttentionBackend::unfused;
-  const bool narrow = dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation) < 4;
-  if (!flash && narrow) return "";
-  return fmt::format(
-      "model.attention_softmax_in_fp32=false has no effect: {}",
-      flash ? fmt::format("the softmax inside attention_backend={} is FP32", choice_name(backend))
-            : "activations are no narrower than FP32");
-}
 
 }  // namespace
 
@@ -104,23 +90,11 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
     Problems said;  // by validate
     resolve_gemm_overlap(loaded.config.tensor_overlap, {.on_gpu = tells_kernels(loaded.config)},
                          said, &loaded.outcome.notes);
-    const ModelFields& model = loaded.config.model;
-    const auto backend = model.attention_backend.value_or(AttentionBackend::flash);
-    if (!model.masked_softmax_fusion && backend != AttentionBackend::unfused) {
-      loaded.outcome.notes.push_back(
-          fmt::format("model.masked_softmax_fusion=false has no effect: attention_backend={} has "
-                      "no softmax of its own",
-                      choice_name(backend)));
-    }
     const std::string other_memory = why_not_symmetric(loaded.config);
     if (loaded.config.dist.nccl_ub && !loaded.config.dist.disable_symmetric_registration &&
         !other_memory.empty() && loaded.config.dist.on_cuda())
       loaded.outcome.notes.push_back(
           "ddp.nccl_ub: the memory that is registered is not symmetric: " + other_memory);
-    const std::string softmax = softmax_note(loaded.config);
-    if (!softmax.empty()) loaded.outcome.notes.push_back(softmax);
-    std::string note = residual_stream_note(loaded.config.mixed_precision);
-    if (!note.empty()) loaded.outcome.notes.push_back(std::move(note));
   }
   problems.throw_if_any();
   return loaded;

@@ -32,6 +32,7 @@
 #include "run/resolved_run.h"
 #include "run/sentinel_tokens.h"
 #include "run/unusual_settings.h"
+#include "run/vision_support.h"
 
 namespace viaduct {
 namespace {
@@ -88,8 +89,10 @@ std::optional<int64_t> tokens_of(const RunSetup& setup) {
 /// The architecture that the configuration names, and the text that describes it.
 std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& setup) {
   std::filesystem::path folder;
+  VisionFields& vision = setup.config.model.vision;
   if (setup.config.checkpoint.pretrained_checkpoint) {
     setup.pretrained = resolve_model_folder(*setup.config.checkpoint.pretrained_checkpoint);
+    setup.pretrained->images = vision.layers();
     folder = setup.pretrained->path;
   } else if (setup.config.model.hf_config) {
     folder = *setup.config.model.hf_config;
@@ -97,9 +100,12 @@ std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& s
     return {};
   }
   auto [text, path] = read_config_json(folder);
-  ModelConfig base =
-      setup.pretrained ? read_model_config(*setup.pretrained) : read_hf_config(text, path.string());
-  if (auto half = text_half(text, path.string())) text = std::move(half->config);
+  ModelConfig base = setup.pretrained ? read_model_config(*setup.pretrained)
+                                      : read_hf_config(text, path.string(), vision.layers());
+  if (auto half = text_half(text, path.string())) {
+    vision.folder_takes_images = read_vision_config(text, path.string()).has_value();
+    if (!base.vision.any()) text = std::move(half->config);
+  }
   if (setup.pretrained) text = with_heeded_fields(text, base);
   setup.notes.insert(setup.notes.end(), base.notes.begin(), base.notes.end());
   return {std::move(base), std::move(text)};
@@ -197,6 +203,13 @@ void check_fit(const RunSetup& setup) {
     problems.add("validation.sample_prompts: {} needs a tokenizer (tokenizer.tokenizer_model)",
                  *validation.sample_prompts);
   check_name_patterns(config, setup.model, problems);
+  validate_vision(config, setup.model, problems);
+  if (setup.model.vision.any() && setup.pretrained && !setup.new_rows.empty())
+    problems.add(
+        "model.vocab_size: {} is above the {} of {}, which is not implemented for a model that "
+        "reads images; expected {}, or model.read_images=false for its text model alone",
+        setup.model.vocabulary, setup.stored_vocabulary, setup.pretrained->path.string(),
+        setup.stored_vocabulary);
   problems.throw_if_any();
 }
 
@@ -249,6 +262,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
         sentinel_tokens(setup.tokenizer ? &*setup.tokenizer : nullptr,
                         config.tokenizer.vocab_extra_ids, tokens_of(setup));
   }
+  config.dataset.images = image_rows(setup.model);
   if (setup.pretrained) take_new_rows(setup, base->vocabulary);
   limit_conversations(setup);
   check_fit(setup);
@@ -280,10 +294,9 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   if (base) {
     ModelConfig same = *base;
     same.vocabulary = setup.model.vocabulary;
-    if (setup.hf_config == write_hf_config(same)) {
-      setup.hf_config = same.vocabulary == base->vocabulary
-                            ? base_text
-                            : with_vocabulary(base_text, same.vocabulary);
+    const bool other_tables = same.vocabulary != base->vocabulary;
+    if (setup.hf_config == write_hf_config(same) && !(other_tables && same.vision.any())) {
+      setup.hf_config = other_tables ? with_vocabulary(base_text, same.vocabulary) : base_text;
     }
   }
   return setup;

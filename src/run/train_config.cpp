@@ -92,13 +92,21 @@ FieldGroup train_fields(TrainConfig& config) {
              "With nan_loss_action=skip: the run stops when more than this many updates in a row "
              "are skipped; null: no limit.")
       .range(0)
-      .in("steps");
+      .in("steps")
+      .idle([&config] {
+        return reason_if(config.nan_loss_action != NanAction::skip,
+                         stated("train.nan_loss_action", config.nan_loss_action));
+      });
   group
       .field("max_skipped_rate", config.max_skipped_rate,
              "With nan_loss_action=skip: the run stops when more than this share of 100 updates is "
              "skipped (the last 100 since the program started, or all of them if there were "
              "fewer); 1: no limit.")
-      .range(0, 1);
+      .range(0, 1)
+      .idle([&config] {
+        return reason_if(config.nan_loss_action != NanAction::skip,
+                         stated("train.nan_loss_action", config.nan_loss_action));
+      });
   group.field("skip_train", config.skip_train, "Only evaluate.");
   group
       .field("iterations_to_skip", config.iterations_to_skip,
@@ -129,7 +137,9 @@ FieldGroup validation_fields(ValidationConfig& config) {
   group.field("eval_interval", config.eval_interval, "Steps between evaluations.")
       .range(1)
       .in("steps")
-      .alias("TrainingConfig.eval_interval");
+      .alias("TrainingConfig.eval_interval")
+      .idle([&config] { return !config.any(); },
+            "validation.eval_iters = 0, and there are neither tasks nor prompts");
   group
       .field("eval_iters", config.eval_iters,
              "Global batches of an evaluation, and of the test at the end; 0: none.")
@@ -162,7 +172,8 @@ FieldGroup validation_fields(ValidationConfig& config) {
       .field("sample_tokens", config.sample_tokens,
              "New tokens of an answer to sample_prompts, at most.")
       .range(1)
-      .in("tokens");
+      .in("tokens")
+      .idle([&config] { return !config.sample_prompts; }, "validation.sample_prompts is null");
   return group;
 }
 
@@ -223,7 +234,8 @@ FieldGroup profiling_fields(ProfilingConfig& config) {
       .field("nsys_trace", config.nsys_trace,
              "What Nsight Systems records: `--trace` of the command line that use_nsys_profiler "
              "gives; [] is none. The command that started the profiler decides.")
-      .one_of(nsys_traces());
+      .one_of(nsys_traces())
+      .idle([&config] { return !config.use_nsys_profiler; }, "profiling.use_nsys_profiler = false");
   group
       .field("trace", config.trace,
              "Write a trace of ops, communication and memory (Chrome's format, for "
@@ -248,13 +260,16 @@ FieldGroup profiling_fields(ProfilingConfig& config) {
       .range(0)
       .alias("ranks")
       .constraint("below dist.ranks");
-  group.field("record_shapes", config.record_shapes, "Traces have the shapes of operands.");
+  group.field("record_shapes", config.record_shapes, "Traces have the shapes of operands.")
+      .idle([&config] { return !config.trace; }, "profiling.trace is off");
   group.field("record_memory_history", config.record_memory_history,
               "Record every allocation with bytes, owner and lifetime; one file a rank.");
   group
       .field("memory_snapshot_path", config.memory_snapshot_path,
              "Where the memory history goes; `_rank_00000` comes before the extension.")
-      .alias("dir");
+      .alias("dir")
+      .idle([&config] { return !config.record_memory_history; },
+            "profiling.record_memory_history is off");
   return group;
 }
 

@@ -229,7 +229,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "ddp.check_for_large_grads: true is not implemented with moe_router_enable_expert_bias = "
         "true: the loads of experts are in the buckets whose norms it compares");
   }
-  for (const std::string& module : config.offload.offload_modules) {
+  for (const OffloadModule module : config.offload.offload_modules) {
     const auto units = offloaded_units(module);
     if (ep * etp == 1 || !config.offload.by_module() ||
         std::ranges::none_of(units, has_expert_rows))
@@ -238,7 +238,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "model.offload_modules: {} is not implemented with expert_model_parallel_size · "
         "expert_tensor_parallel_size = {} · {}: the size of what experts keep depends on the data, "
         "but the second memory has slots of one size; nearest: mlp_norm",
-        module, ep, etp);
+        choice_name(module), ep, etp);
   }
   if (config.context_parallel.hybrid_context_parallel && ep * etp > 1) {
     problems.add(

@@ -5,12 +5,13 @@ namespace viaduct {
 
 void validate_fusions(const RunConfig& config, Problems& problems) {
   const FusionConfig& fusion = config.fusion;
-  const std::string activation = config.model.activation_func.value_or("");
-  if (fusion.bias_activation_fusion.value_or(false) && !fuses_with_bias(activation)) {
+  const auto& activation = config.model.activation_func;
+  if (fusion.bias_activation_fusion.value_or(false) && !activation.is_auto() &&
+      !fuses_with_bias(activation.value())) {
     problems.add(
         "model.bias_activation_fusion: true is for gelu, gelu_tanh, quick_gelu and silu, found "
         "activation_func = {}; auto leaves it off",
-        activation);
+        choice_name(activation.value()));
   }
   if (fusion.recompute_logits.value_or(false) && !fusion.cross_entropy_loss_fusion) {
     problems.add(

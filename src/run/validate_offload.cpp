@@ -51,16 +51,16 @@ void validate_weights(const RunConfig& config, Problems& problems) {
 }
 
 /// Whether a module of recompute_modules and one of offload_modules have a unit in common.
-bool share_a_unit(RecomputeModule recomputed, std::string_view offloaded) {
+bool share_a_unit(RecomputeModule recomputed, OffloadModule offloaded) {
   const auto again = module_units(recomputed), leaves = offloaded_units(offloaded);
   return std::find_first_of(again.begin(), again.end(), leaves.begin(), leaves.end()) !=
          again.end();
 }
 
 void validate_modules(const RunConfig& config, Problems& problems) {
-  const std::vector<std::string>& modules = config.offload.offload_modules;
-  const auto moves = [&](std::string_view name) {
-    return std::find(modules.begin(), modules.end(), name) != modules.end();
+  const std::vector<OffloadModule>& modules = config.offload.offload_modules;
+  const auto moves = [&](OffloadModule module) {
+    return std::find(modules.begin(), modules.end(), module) != modules.end();
   };
   const auto& experts = config.model.moe.num_moe_experts;
   const auto known = offload_modules_of(experts.is_auto() || config.model.moe.experts() > 0);
@@ -68,28 +68,28 @@ void validate_modules(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.fine_grained_activation_offloading: true needs offload_modules, which is empty; "
         "expected some of {}",
-        fmt::join(known, ", "));
+        fmt::join(choice_names_of(known), ", "));
   }
-  for (const std::string& module : modules) {
+  for (const OffloadModule module : modules) {
     if (std::find(known.begin(), known.end(), module) == known.end()) {
       problems.add(
           "model.offload_modules: {} is a part of experts, but the model has no experts; it has {}",
-          module, fmt::join(known, ", "));
+          choice_name(module), fmt::join(choice_names_of(known), ", "));
     }
   }
-  if (moves(unit::attn_proj) && !moves(unit::core_attn)) {
+  if (moves(OffloadModule::attn_proj) && !moves(OffloadModule::core_attn)) {
     problems.add(
         "model.offload_modules: attn_proj needs core_attn, which keeps the same attended values; "
         "expected both or none");
   }
   if (!config.recompute.selective()) return;
   for (const RecomputeModule again : config.recompute.recompute_modules) {
-    for (const std::string& module : modules) {
+    for (const OffloadModule module : modules) {
       if (!share_a_unit(again, module)) continue;
       problems.add(
           "model.offload_modules: {} is a part of {} in recompute_modules, which does not keep it: "
           "a module is either offloaded or recomputed",
-          module, choice_name(again));
+          choice_name(module), choice_name(again));
     }
   }
 }

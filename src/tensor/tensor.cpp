@@ -7,6 +7,19 @@
 #include "base/error.h"
 
 namespace viaduct {
+namespace {
+
+std::array<int64_t, Shape::kMaxRank> dense_strides(const Shape& shape) {
+  std::array<int64_t, Shape::kMaxRank> strides{};
+  int64_t stride = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[static_cast<size_t>(i)] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+}  // namespace
 
 Storage::Storage(void* data, int64_t bytes, std::function<void(Storage&)> release)
     : data_(data), bytes_(bytes), release_(std::move(release)) {}
@@ -16,12 +29,11 @@ Storage::~Storage() {
 }
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, DType dtype, Shape shape, int64_t offset_bytes)
-    : storage_(std::move(storage)), dtype_(dtype), shape_(shape), offset_bytes_(offset_bytes) {
-  int64_t stride = 1;
-  for (int i = shape_.rank() - 1; i >= 0; --i) {
-    strides_[static_cast<size_t>(i)] = stride;
-    stride *= shape_[i];
-  }
+    : storage_(std::move(storage)),
+      dtype_(dtype),
+      shape_(shape),
+      strides_(dense_strides(shape)),
+      offset_bytes_(offset_bytes) {
   VIADUCT_CHECK(
       ShapeError,
       storage_ != nullptr && offset_bytes >= 0 && offset_bytes + bytes() <= storage_->bytes(),
@@ -97,7 +109,10 @@ Tensor Tensor::view(const Shape& shape) const {
                 elements(), shape.elements());
   Tensor result = *this;
   result.shape_ = shape;
-  if (elements() == 0) return result;
+  if (elements() == 0) {
+    result.strides_ = dense_strides(shape);
+    return result;
+  }
   // Walk both shapes from the innermost dim: every dense run of old dims may be split again.
   int source = rank() - 1, target = shape.rank() - 1;
   while (source >= 0 || target >= 0) {

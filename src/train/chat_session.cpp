@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "conversation/message_images.h"
 #include "generate/adapter_choice.h"
 
 namespace viaduct {
@@ -46,7 +47,9 @@ void ChatSession::add(ChatMessage message) {
 ChatSession::Asked ChatSession::ask(ChatMessage message, const std::string& where,
                                     FunctionRef<void(const std::string&)> piece) {
   Conversation next = conversation_;
-  next.messages.push_back(std::move(message));
+  const bool first = number_ == 0 && !asked_ && !settings_.images.empty();
+  next.messages.push_back(first ? with_images(std::move(message), settings_.images)
+                                : std::move(message));
   return answer(std::move(next), where, false, piece);
 }
 
@@ -65,6 +68,7 @@ ChatSession::Asked ChatSession::answer(Conversation next, const std::string& whe
   const int64_t number = number_ + (begins && asked_ ? 1 : 0);
   Prompt prompt{number, *text.ids};
   prompt.adapter = adapter_;
+  prompt.images = text.images;
   const int64_t room = settings_.positions - prompt.prompt_tokens();
   VIADUCT_CHECK(ContextFull, room > 0,
                 "{}: the conversation has {} tokens, which leave no room for an answer in the {} "

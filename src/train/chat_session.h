@@ -16,6 +16,7 @@ struct ChatSettings {
   int64_t positions = 0;
   int64_t max_new_tokens = 0;              // of an answer, or fewer if the positions end
   std::vector<std::string> adapters = {};  // names of those of the generator, in their order
+  std::vector<std::string> images = {};    // files of pictures of the first message
 };
 
 /// The conversation has no room for an answer.
@@ -34,6 +35,7 @@ class ChatSession {
 
   const Conversation& conversation() const { return conversation_; }
   const std::string& system() const { return settings_.system; }
+  bool reads_images() const { return prompts_.reads_images(); }
   const std::vector<std::string>& adapters() const { return settings_.adapters; }
   /// The name of the adapter that answers; "": none of these.
   std::string adapter() const;

@@ -8,11 +8,13 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "data/dataset_builder.h"
+#include "data/image_files.h"
 #include "data/score_mask.h"
 #include "data/text_check.h"
 #include "data/token_windows.h"
 #include "data/tokenizer/text_ids.h"
 #include "data/vocabulary_check.h"
+#include "train/run_images.h"
 #include "train/template_warnings.h"
 
 namespace viaduct {
@@ -73,7 +75,8 @@ std::shared_ptr<const IndexedDataset> open_conversations(const std::filesystem::
 }
 
 EvaluatedConversations evaluated(const IndexedDataset& conversations) {
-  EvaluatedConversations known{.prefix = conversations.prefix()};
+  EvaluatedConversations known{.prefix = conversations.prefix(),
+                               .images = has_images(conversations.prefix())};
   for (int64_t i = 0; i < conversations.sequence_count(); ++i)
     known.longest = std::max<int64_t>(known.longest, conversations.sequence_length(i));
   conversations.check_read();
@@ -82,7 +85,7 @@ EvaluatedConversations evaluated(const IndexedDataset& conversations) {
 
 EvaluationData conversation_data(const IndexedDataset& conversations, const RunSetup& run) {
   check_its_tokenizer(conversations, run);
-  DatasetBuilder builder(run.config.dataset, run.model.vocabulary);
+  DatasetBuilder builder(run.config.dataset, run.model.vocabulary, nullptr, run_images(run));
   EvaluationData data{.rows = builder.build(Split::valid, std::nullopt), .conversations = 0};
   for (int64_t i = 0; i < conversations.sequence_count(); ++i) {
     const int64_t tokens = conversations.sequence_length(i);

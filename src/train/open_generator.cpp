@@ -1,13 +1,37 @@
 #include "train/open_generator.h"
 
+#include "engine/image_rows.h"
+#include "generate/pass_tokens.h"
 #include "run/adapter_setup.h"
 #include "train/base_model.h"
 
 namespace viaduct {
+namespace {
+
+/// Empty for a model that reads no images.
+UploadImages upload_of(const VisionConfig& vision) {
+  if (!vision.any()) return {};
+  return [form = image_form(vision)](Device& device, const PassTokens& tokens,
+                                     const ImageBatch& images, Batch& batch) {
+    HostBatch rows;
+    rows.ids = tokens.ids;
+    rows.token_index = tokens.index;
+    rows.document_offsets = tokens.offsets;
+    rows.images = images;
+    BatchPlace place;
+    place.images = form;
+    check_images(rows, form);
+    batch.encoder = upload_images(device, rows, place);
+    batch.images = upload_batch_images(device, rows, form);
+  };
+}
+
+}  // namespace
 
 Generator open_generator(const RunSetup& setup, const ResolvedRun& run, int64_t positions,
                          Device& device, const OpTable& ops, std::shared_ptr<Communicator> world) {
-  const GeneratorSettings settings{run.layers, run.parallelism, run.memory, positions};
+  const GeneratorSettings settings{run.layers, run.parallelism, run.memory, positions,
+                                   upload_of(setup.model.vision)};
   Generator generator(device, ops, setup.model, settings, make_groups(run, std::move(world)));
   for (const NamedAdapter& adapter : setup.adapters) generator.add_adapter(adapter.settings);
   return generator;

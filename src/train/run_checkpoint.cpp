@@ -23,6 +23,24 @@ std::vector<StoredRun> masters(Engine& engine, const Cursor& cursor = nullptr) {
   return stored_runs(
       engine.store(), [](const ShardRun& run, size_t) { return run.master_state(); }, cursor);
 }
+/// Weights that do not train and are the model's own. A run with adapters saves none: its
+/// checkpoints have what trains.
+std::vector<StoredRun> frozen(Engine& engine) {
+  std::vector<StoredRun> runs;
+  if (engine.run().layers.adapters.freezes()) return runs;
+  for (const ShardRun& run : engine.store().frozen_runs()) {
+    StoredRun& stored = runs.emplace_back();
+    stored.run = {run.parameter, run.range.begin, run.range.end};
+    stored.state = run.master_state();
+  }
+  return runs;
+}
+/// Whether this rank saves its frozen weights: data-parallel ranks have copies, or parts.
+bool saves_frozen(Engine& engine) {
+  const ParameterStore& store = engine.store();
+  return store.shards_weights() ? store.copies_of_runs().rank() == 0
+                                : engine.groups().dp_cp().rank() == 0;
+}
 /// Of a state with its own tensors: the tensors that this rank saves, or all.
 std::vector<StoredRun> shared_runs(const OptimizerState& state, bool saved_alone = false) {
   std::vector<StoredRun> runs;
@@ -97,6 +115,8 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state, const StageO
                staged, options.staging);
   };
   stage("", masters(engine));
+  if (saves_frozen(engine))
+    stage_runs(engine.device(), frozen(engine), "", staged, options.staging);
   if (options.optimizer && engine.optimizer() != nullptr) {
     for (const OptimizerState& state : engine.optimizer()->states())
       stage(state.prefix,
@@ -149,6 +169,11 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
       load_runs(engine, masters(engine, cursor), checkpoint, options.spread_copies, lacking,
                 [&](const std::string& name) { return stored_name(checkpoint, name, names); });
   cursor->finish();
+  const std::vector<StoredRun> unchanged = frozen(engine);
+  fill_runs(
+      engine.device(), unchanged, checkpoint,
+      [&](const std::string& name) { return stored_name(checkpoint, name, names); }, lacking);
+  restored.bytes += bytes_of(unchanged);
   OpContext context = engine.context(false, false).ops;
   engine.store().publish_masters(context);
   for (const OptimizerState& state : states) {

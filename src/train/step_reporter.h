@@ -24,6 +24,7 @@ struct StepWork {
   int64_t rows = 0;  // of all ranks
   int64_t tokens = 0;
   std::vector<int64_t> document_lengths;
+  int64_t images = 0;
   const StepRecord* record = nullptr;  // its counters begin with the step
 };
 

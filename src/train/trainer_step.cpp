@@ -53,6 +53,7 @@ bool Trainer::step() {
     scored += batch.scored_weight();
     work.tokens += batch.tokens();
     std::ranges::copy(batch.document_tokens(), std::back_inserter(work.document_lengths));
+    work.images += batch.images.count;
   };
   // The figures of this step are sent as soon as they are known, before its last micro-batch runs.
   const auto post = [&] {

@@ -11,6 +11,7 @@
 #include "engine/sample_batch.h"
 #include "run/run_length.h"
 #include "train/measured_on.h"
+#include "train/run_images.h"
 #include "train/template_warnings.h"
 
 namespace viaduct {
@@ -31,7 +32,8 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
   const RunConfig& config = setup.config;
   const int64_t global = batch_schedule(config).full();
   builder_ = std::make_unique<DatasetBuilder>(config.dataset, setup.model.vocabulary,
-                                              setup.tokenizer ? &*setup.tokenizer : nullptr);
+                                              setup.tokenizer ? &*setup.tokenizer : nullptr,
+                                              run_images(setup));
   check_vocabulary(
       *builder_, setup.model.vocabulary, pool, kVocabularySample,
       {setup.tokenizer ? &*setup.tokenizer : nullptr, setup.tokenizer_folder.string()});

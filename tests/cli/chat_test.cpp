@@ -273,7 +273,7 @@ TEST_F(Chat, SaysWhatIsWrong) {
     EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
     EXPECT_EQ(result.out, "");
   };
-  expect(chat("--image a.png", ""), 2, "sees images");
+  expect(chat("--image a.png", ""), 2, "reads no images");
   expect(chat("--adapter a --adapter b", ""), 2, "expected NAME=DIR for all but one of them");
   expect(chat("--adapter a=b --adapter a=c", ""), 2, "a names another adapter already");
   expect(chat("--adapter =b", ""), 2, "expected DIR, or NAME=DIR");

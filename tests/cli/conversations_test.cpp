@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output_file.h"
@@ -9,6 +11,7 @@
 #include "support/command.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -114,6 +117,94 @@ TEST_F(ConversationCommands, DataChatWritesAndInspectShowsRows) {
       run("data chat --input " + path("chat.jsonl") + model() + "--output " + path("out/chats"))
           .status,
       2);
+}
+
+TEST_F(ConversationCommands, DataChatReadsPicturesOfAModelThatTakesThem) {
+  json tokenizer = json::parse(read_file(path("model/tokenizer.json")));
+  tokenizer["added_tokens"].push_back(
+      {{"id", 103}, {"content", "<image>"}, {"special", true}, {"normalized", false}});
+  write_file_atomically(path("model/tokenizer.json"), test::whole_tokenizer(tokenizer).dump());
+  std::filesystem::copy_file(test::test_data("images/noise.png"), path("noise.png"));
+  write_file_atomically(
+      path("chat.jsonl"),
+      R"({"image": "noise.png", "conversations": [{"from": "human", "value": "<image>\nHi"}, {"from": "gpt", "value": "Yo"}]})"
+      "\n");
+  const std::string command = "data chat --input " + path("chat.jsonl") + model() + "--output ";
+  const Result refused = run(command + path("out"));
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("the model of the tokenizer takes none"));
+  write_file_atomically(path("model/config.json"),
+                        R"({"model_type": "llava", "image_token_index": 103, "vision_config":
+                            {"model_type": "clip_vision_model", "image_size": 28,
+                             "patch_size": 14}})");
+  write_file_atomically(path("model/preprocessor_config.json"),
+                        R"({"image_processor_type": "CLIPImageProcessor", "crop_size": 14})");
+  const Result other_size = run(command + path("out"));
+  EXPECT_EQ(other_size.status, 2);
+  EXPECT_THAT(other_size.err, HasSubstr("pictures of 14 pixels a side"));
+  write_file_atomically(path("model/preprocessor_config.json"),
+                        R"({"image_processor_type": "CLIPImageProcessor", "crop_size": 28})");
+  const Result made = run(command + path("out"));
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("out.images.jsonl: 1 place of 1 picture in the rows"));
+  EXPECT_THAT(made.out, HasSubstr("<image><image><image><image>\nHi"));
+  EXPECT_THAT(run("data inspect " + path("out")).out, HasSubstr("pictures   1 place in the rows"));
+  const Result samples = run("data samples 'dataset.blend=[" + path("out") +
+                             "]' dataset.split=1,0,0 dataset.packed_sequence_size=64 --split train "
+                             "--num-samples null,null,null");
+  EXPECT_EQ(samples.status, 0) << samples.err;
+}
+
+TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
+  json tokenizer = json::parse(read_file(path("model/tokenizer.json")));
+  tokenizer["added_tokens"].push_back(
+      {{"id", 103}, {"content", "<image>"}, {"special", true}, {"normalized", false}});
+  write_file_atomically(path("model/tokenizer.json"), test::whole_tokenizer(tokenizer).dump());
+  write_file_atomically(path("model/preprocessor_config.json"),
+                        R"({"image_processor_type": "CLIPImageProcessor", "size": 12,
+                            "crop_size": 12})");
+  json config =
+      json::parse(read_file(test::test_data("golden") / "llava_clip" / "model" / "config.json"));
+  config["image_token_index"] = 103;
+  config["text_config"]["vocab_size"] = 104;
+  write_file_atomically(path("model/config.json"), config.dump());
+  std::filesystem::copy_file(test::test_data("images/noise.png"), path("noise.png"));
+  write_file_atomically(
+      path("chat.jsonl"),
+      R"({"image": "noise.png", "conversations": [{"from": "human", "value": "<image>\nHi"}, {"from": "gpt", "value": "Yo"}]})"
+      "\n");
+  const Result made =
+      run("data chat --input " + path("chat.jsonl") + model() + "--output " + path("out"));
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::string settings = "model.hf_config=" + path("model") +
+                               " tokenizer.tokenizer_model=" + path("model") +
+                               " 'dataset.blend=[1.0," + path("out") +
+                               "]' dataset.split=1,0,0 model.seq_length=48 mixed_precision=fp32 "
+                               "train.train_iters=2 train.global_batch_size=1 "
+                               "train.micro_batch_size=1 validation.eval_iters=0 "
+                               "dist.threads_per_rank=1 ";
+  const Result trained = run("train " + settings + "checkpoint.save=" + path("run"));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  // The run's folder has the processor's settings too.
+  const Result scored = run("eval --model " + path("run") + " --data " + path("out") + " --json");
+  ASSERT_EQ(scored.status, 0) << scored.err;
+  EXPECT_EQ(json::parse(scored.out)["tokens"], 3);
+  const std::string asked = " --max-new-tokens 2 --temperature 0 dist.threads_per_rank=1 ";
+  const Result answered = run("generate --chat --model " + path("run") + " --prompt Hi --image " +
+                              path("noise.png") + " --json" + asked);
+  ASSERT_EQ(answered.status, 0) << answered.err;
+  const json prompt = json::parse(answered.out)["prompt_tokens"];
+  EXPECT_EQ(std::ranges::count(prompt, json(103)), 4);
+  const std::string line = R"({"role": "user", "content": [{"type": "image", "path": ")" +
+                           path("noise.png") + R"("}, {"type": "text", "text": "Hi"}]})" + "\n";
+  const Result said = run("chat --model " + path("run") + asked + "model.read_images=true", line);
+  ASSERT_EQ(said.status, 0) << said.err;
+  EXPECT_EQ(json::parse(said.out)["prompt_tokens"], prompt.size());
+  EXPECT_THAT(run("chat --model " + path("run") + asked, line).out,
+              HasSubstr("texts alone are answered"));
+  const Result text = run("train " + settings + "model.read_images=false");
+  EXPECT_EQ(text.status, 2);
+  EXPECT_THAT(text.err, HasSubstr("and the model reads none"));
 }
 
 TEST_F(ConversationCommands, DataChatShowsTheBeginningOfALongRow) {

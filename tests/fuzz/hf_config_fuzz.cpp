@@ -9,12 +9,15 @@
 #include "model/family.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  viaduct::ModelConfig config;
-  try {
-    config = viaduct::read_hf_config({reinterpret_cast<const char*>(data), size}, "config.json");
-  } catch (const viaduct::Error&) {
-    return 0;
+  for (const auto images : {viaduct::ImageLayers::left_out, viaduct::ImageLayers::read}) {
+    viaduct::ModelConfig config;
+    try {
+      config = viaduct::read_hf_config({reinterpret_cast<const char*>(data), size}, "config.json",
+                                       images);
+    } catch (const viaduct::Error&) {
+      continue;
+    }
+    viaduct::read_hf_config(viaduct::write_hf_config(config), "again", images);  // must not throw
   }
-  viaduct::read_hf_config(viaduct::write_hf_config(config), "again");  // must not throw
   return 0;
 }

@@ -151,6 +151,7 @@ WalkFiles::WalkFiles() {
   fs::create_directories(folder_ / "out");
   values_ = {
       {"$RUN", (folder_ / "run").string()},
+      {"$LLAVA", (test_data("golden") / "llava_clip" / "model").string()},
       {"$DAMAGED", (folder_ / "damaged").string()},
       {"$ADAPTER", (folder_ / "adapter").string()},
       {"$CORPUS_A", test_data("sample_index/corpus_a").string()},

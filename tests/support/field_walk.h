@@ -50,8 +50,8 @@ std::vector<Overrides> plain_runs();
 /// steps with a checkpoint of each, "$DAMAGED" the same with the newer one damaged, "$ADAPTER"
 /// a run with adapters, "$CORPUS_A",
 /// "$CORPUS_B" and "$CORPUS_C" data sets, "$CHAT" one of conversations, "$MODEL" a Hugging Face
-/// folder, "$TOKENIZER" a tokenizer, "$TASKS" a file of tasks, "$PROMPTS" one of prompts, "$OUT" a
-/// folder for output.
+/// folder, "$LLAVA" one of a model with images, "$TOKENIZER" a tokenizer, "$TASKS" a file of tasks,
+/// "$PROMPTS" one of prompts, "$OUT" a folder for output.
 class WalkFiles {
  public:
   WalkFiles();

@@ -18,6 +18,7 @@ inline const Overrides kDelayedFp8{"mixed_precision=bf16_with_fp8_delayed_scalin
 inline const Overrides kGpt2{"model.family=gpt2"};
 inline const Overrides kBloom{"model.family=bloom", "model.ffn_hidden_size=128"};
 inline const Overrides kT5{"model.family=t5"};
+inline const Overrides kLlava{"model.hf_config=$LLAVA"};
 inline const Overrides kMoe{"model.family=qwen3_moe", "model.num_moe_experts=4",
                             "model.moe_router_topk=2"};
 inline const Overrides kSigmoidMoe = kMoe + Overrides{"model.moe_router_score_function=sigmoid",

@@ -18,10 +18,15 @@ std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
                                          const ProbeSettings& settings, CpuIsa isa, int threads) {
   const auto device = make_cpu_device(threads);
   const OpTable ops = cpu_ops(isa);
+  const SafetensorsFile file(batch);
+  ModelFolder folder = resolve_model_folder(model);
+  if (file.contains("pixel_values") || file.contains("batch.pixel_values"))
+    folder.images = ImageLayers::read;
   const ModelConfig config =
-      read_hf_config(read_file(model / "config.json"), (model / "config.json").string());
-  return run_probe(*device, ops, config, *open_weights(resolve_model_folder(model)),
-                   SafetensorsFile(batch), settings);
+      folder.images == ImageLayers::read
+          ? read_model_config(folder)
+          : read_hf_config(read_file(model / "config.json"), (model / "config.json").string());
+  return run_probe(*device, ops, config, *open_weights(folder), file, settings);
 }
 
 double relative_error(const Tensor& a, const Tensor& b) {

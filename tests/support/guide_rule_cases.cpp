@@ -176,6 +176,14 @@ void add_sharding(std::vector<RuleCase>& c) {
   const auto straddles = [](int64_t groups, int64_t ranks) {
     return [=](Figures& f) { set_sizes(f, 1, 4), f.crossings["cp"] = {8, groups, ranks, 2}; };
   };
+  const auto encoder = [](double seconds, int stages) {
+    return [=](Figures& f) {
+      f.model.encoder.layers = 4;
+      f.config.parallel.encoder_pipeline_model_parallel_size = stages;
+      f.times->stage_compute = {seconds, 1, 1};
+    };
+  };
+  add(c, "encoder-layout", encoder(0.4, 1), encoder(0.4, 0), encoder(0.5, 1), kNot);
   add(c, "domain-straddle", straddles(2, 4), straddles(0, 4), straddles(2, 16), kNot);
   const auto rack = [](int ranks) {
     return [=](Figures& f) {
@@ -211,6 +219,14 @@ void add_data_overlap(std::vector<RuleCase>& c) {
   const auto exposed = [](double share, int dp) {
     return [=](Figures& f) { f.times->exposed["dp"] = share, f.ranks = f.dp = dp; };
   };
+  const auto switches = [](double share, std::optional<bool> reduce) {
+    return [=](Figures& f) {
+      f.times->exposed["dp"] = share;
+      f.machine->cluster.switch_reduction = reduce;
+    };
+  };
+  add(c, "dp-sharp", switches(0.1, true), switches(0.1, false), switches(0.03, true), kNot);
+  c.push_back({"dp-sharp", RuleCase::not_so, kUnknown, switches(0.1, {})});
   add(c, "dp-reduce-bf16", exposed(0.1, 64), exposed(0.01, 64), exposed(0.1, 128), kNot);
   const auto bf16 = [](int dp) {
     return [=](Figures& f) { f.config.ddp.grad_reduce_in_fp32 = false, f.ranks = f.dp = dp; };
@@ -308,6 +324,15 @@ void add_precision(std::vector<RuleCase>& c) {
 void add_host(std::vector<RuleCase>& c) {
   const auto host = [](double share) { return [=](Figures& f) { f.times->host = share; }; };
   add(c, "host-bound", host(0.2), host(0.05), host(0.1), kNot);
+  add(c, "graph-on", host(0.2), host(0.05), host(0.1), kNot);
+  c.push_back({"graph-on", RuleCase::not_so, kNot, [](Figures& f) {
+                 f.times->host = 0.2;
+                 f.config.graph.cuda_graph_impl = GraphCapture::local;
+               }});
+  const auto binding = [](std::optional<bool> binds) {
+    return [=](Figures& f) { f.config.dist.numactl = binds; };
+  };
+  add(c, "cpu-binding", binding(false), binding(true), binding({}), kNot);
   add(
       c, "micro-batch-raise", nothing, [](Figures& f) { f.micro_batches = 3; },
       [](Figures& f) { set_sizes(f, 1, 1, 4), f.micro_batches = 6; }, kNot);

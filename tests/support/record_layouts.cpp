@@ -1,5 +1,7 @@
 #include "support/record_layouts.h"
 
+#include "support/paths.h"
+
 namespace viaduct::test {
 namespace {
 
@@ -30,6 +32,10 @@ Overrides with_shared(int64_t count) {
          Overrides{"model.family=qwen2_moe", "model.moe_shared_expert_intermediate_size=32"};
 }
 
+std::string llava() {
+  return (test_data("golden") / "llava_clip" / "model").string();
+}
+
 List tensors_and_context() {
   return {
       {"alone", {"dist.ranks=1"}},
@@ -40,6 +46,12 @@ List tensors_and_context() {
        {"dist.ranks=3", kStages, "model.encoder_pipeline_model_parallel_size=1", "model.family=t5",
         "model.encoder_seq_length=48"},
        true},
+      {"images", {"dist.ranks=4", kTensor, "model.hf_config=" + llava()}, true},
+      {"images_stages",
+       {"dist.ranks=4", kStages, "model.context_parallel_size=2", "model.hf_config=" + llava()},
+       true},
+      {"images_frozen_tower",
+       {"dist.ranks=2", "model.hf_config=" + llava(), "model.freeze_vision_model=true"}},
       {"tensor", {"dist.ranks=2", kTensor}, true},
       {"sequence", {"dist.ranks=2", kTensor, kSequence}, true},
       {"trained_activation_and_temperature",

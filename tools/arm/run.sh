@@ -31,6 +31,7 @@ esac
 
 # Debian 12's aarch64 libraries that the build links or the programs load, and header-only packages.
 packages=(libfmt-dev libfmt9 libyaml-cpp-dev libyaml-cpp0.7 libpcre2-dev libpcre2-8-0
+  libpng-dev libpng16-16 libjpeg-dev libjpeg62-turbo-dev libjpeg62-turbo
   libxxhash-dev libxxhash0 zlib1g-dev zlib1g libzstd-dev libzstd1
   libgtest-dev libgmock-dev googletest nlohmann-json3-dev libcli11-dev)
 

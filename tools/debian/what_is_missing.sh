@@ -12,7 +12,7 @@ done
 
 # header : package of Debian that has it
 headers=(fmt/core.h:libfmt-dev yaml-cpp/yaml.h:libyaml-cpp-dev nlohmann/json.hpp:nlohmann-json3-dev CLI/CLI.hpp:libcli11-dev
-  pcre2.h:libpcre2-dev xxhash.h:libxxhash-dev
+  pcre2.h:libpcre2-dev xxhash.h:libxxhash-dev png.h:libpng-dev
   zlib.h:zlib1g-dev zstd.h:libzstd-dev gtest/gtest.h:libgtest-dev gmock/gmock.h:libgmock-dev)
 
 has_header() {
@@ -28,7 +28,7 @@ if command -v g++ >/dev/null; then
 fi
 if command -v pkg-config >/dev/null; then
   # The description of a library may require another one, without which it is not found.
-  for module in libpcre2-8 libxxhash zlib libzstd; do
+  for module in libjpeg libpcre2-8 libpng libxxhash zlib libzstd; do
     pkg-config --exists "$module" 2>/dev/null ||
       missing+=("$module for pkg-config ($(pkg-config --print-errors --exists "$module" 2>&1 | tail -n 1))")
   done

@@ -67,7 +67,7 @@ nlohmann::ordered_json write_apertus(const ModelConfig& model) {
 }
 
 void resolve_apertus(ModelFields& fields) {
-  fields.activation_func.resolve(kXielu);
+  fields.activation_func.resolve(FeedForwardActivation::xielu);
   fields.gated_linear_unit.resolve(false);
   fields.qk_layernorm.resolve(true);
   fields.rotary_base.resolve(kApertusBase);

@@ -23,7 +23,7 @@ nlohmann::ordered_json write_arcee(const ModelConfig& model) {
 }
 
 void resolve_arcee(ModelFields& fields) {
-  fields.activation_func.resolve("squared_relu");
+  fields.activation_func.resolve(FeedForwardActivation::squared_relu);
   fields.gated_linear_unit.resolve(false);
 }
 

@@ -86,7 +86,7 @@ nlohmann::ordered_json write_bloom(const ModelConfig& model) {
 void resolve_bloom(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
   fields.embedding_norm.resolve(true);
-  fields.activation_func.resolve("gelu_tanh");
+  fields.activation_func.resolve(FeedForwardActivation::gelu_tanh);
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
   fields.position_embedding_type.resolve(PositionKind::linear_bias);

@@ -111,7 +111,7 @@ nlohmann::ordered_json write_falcon(const ModelConfig& model) {
 
 void resolve_falcon(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
-  fields.activation_func.resolve("gelu");
+  fields.activation_func.resolve(FeedForwardActivation::gelu);
   fields.gated_linear_unit.resolve(false);
   fields.num_query_groups.resolve(1);
   fields.parallel_block.resolve(true);

@@ -51,7 +51,7 @@ void refuse_bidirectional(HfConfig& config) {
 void resolve_gemma(ModelFields& fields) {
   fields.layernorm_zero_centered_gamma.resolve(true);
   fields.layernorm_epsilon.resolve(1e-6);
-  fields.activation_func.resolve("gelu_tanh");
+  fields.activation_func.resolve(FeedForwardActivation::gelu_tanh);
   fields.share_embeddings_and_output_weights.resolve(true);
   if (!fields.hidden_size.is_auto()) {
     fields.embedding_multiplier.resolve(std::sqrt(static_cast<double>(fields.hidden_size.value())));

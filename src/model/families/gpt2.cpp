@@ -65,7 +65,7 @@ nlohmann::ordered_json write_gpt2(const ModelConfig& model) {
 void resolve_gpt2(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
   fields.layernorm_epsilon.resolve(1e-5);
-  fields.activation_func.resolve("gelu_tanh");
+  fields.activation_func.resolve(FeedForwardActivation::gelu_tanh);
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
   fields.position_embedding_type.resolve(PositionKind::learned);

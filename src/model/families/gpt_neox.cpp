@@ -64,7 +64,7 @@ nlohmann::ordered_json write_gpt_neox(const ModelConfig& model) {
 
 void resolve_gpt_neox(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
-  fields.activation_func.resolve("gelu");
+  fields.activation_func.resolve(FeedForwardActivation::gelu);
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
   fields.parallel_block.resolve(true);

@@ -106,7 +106,7 @@ void resolve_gpt_oss(ModelFields& fields) {
   fields.softmax_type.resolve(SoftmaxType::learnable);
   fields.moe_router_linear_bias.resolve(true);
   fields.add_bias_linear.resolve(true);
-  fields.activation_func.resolve("quick_gelu");
+  fields.activation_func.resolve(FeedForwardActivation::quick_gelu);
   fields.activation_func_clamp_value.resolve(kClamp);
   fields.glu_linear_offset.resolve(1.0);
   fields.rotary_base.resolve(kRotaryBase);

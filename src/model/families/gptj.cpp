@@ -70,7 +70,7 @@ nlohmann::ordered_json write_gptj(const ModelConfig& model) {
 
 void resolve_gptj(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
-  fields.activation_func.resolve("gelu_tanh");
+  fields.activation_func.resolve(FeedForwardActivation::gelu_tanh);
   fields.gated_linear_unit.resolve(false);
   if (fields.add_bias_linear.is_auto()) fields.add_mlp_bias.resolve(true);
   fields.add_head_bias.resolve(true);

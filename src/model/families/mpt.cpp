@@ -113,7 +113,7 @@ nlohmann::ordered_json write_mpt(const ModelConfig& model) {
 void resolve_mpt(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
   fields.layernorm_bias.resolve(false);
-  fields.activation_func.resolve("gelu");
+  fields.activation_func.resolve(FeedForwardActivation::gelu);
   fields.gated_linear_unit.resolve(false);
   fields.position_embedding_type.resolve(PositionKind::linear_bias);
   fields.share_embeddings_and_output_weights.resolve(true);

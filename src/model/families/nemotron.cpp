@@ -45,7 +45,7 @@ nlohmann::ordered_json write_nemotron(const ModelConfig& model) {
 void resolve_nemotron(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
   fields.layernorm_zero_centered_gamma.resolve(true);
-  fields.activation_func.resolve("squared_relu");
+  fields.activation_func.resolve(FeedForwardActivation::squared_relu);
   fields.gated_linear_unit.resolve(false);
   fields.rotary_percent.resolve(kNemotronPart);
 }

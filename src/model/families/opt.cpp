@@ -78,7 +78,7 @@ nlohmann::ordered_json write_opt(const ModelConfig& model) {
 
 void resolve_opt(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
-  fields.activation_func.resolve("relu");
+  fields.activation_func.resolve(FeedForwardActivation::relu);
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
   fields.position_embedding_type.resolve(PositionKind::learned);

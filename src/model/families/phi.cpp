@@ -36,7 +36,7 @@ nlohmann::ordered_json write_phi(const ModelConfig& model) {
 
 void resolve_phi(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
-  fields.activation_func.resolve("gelu_tanh");
+  fields.activation_func.resolve(FeedForwardActivation::gelu_tanh);
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
   fields.add_head_bias.resolve(true);

@@ -41,7 +41,7 @@ nlohmann::ordered_json write_starcoder2(const ModelConfig& model) {
 
 void resolve_starcoder2(ModelFields& fields) {
   fields.normalization.resolve(NormKind::layer_norm);
-  fields.activation_func.resolve("gelu_tanh");
+  fields.activation_func.resolve(FeedForwardActivation::gelu_tanh);
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
   fields.share_embeddings_and_output_weights.resolve(true);

@@ -106,7 +106,7 @@ void resolve_t5(ModelFields& fields) {
   fields.layernorm_epsilon.resolve(1e-6);
   fields.position_embedding_type.resolve(PositionKind::relative);
   fields.softmax_scale.resolve(1.0);
-  fields.activation_func.resolve("relu");
+  fields.activation_func.resolve(FeedForwardActivation::relu);
   fields.gated_linear_unit.resolve(false);
   fields.share_embeddings_and_output_weights.resolve(true);
   if (!fields.num_layers.is_auto())

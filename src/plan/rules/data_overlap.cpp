@@ -144,10 +144,8 @@ Finding dp_bucket_tail(const Figures& f, const Thresholds& limits) {
 }
 
 Finding norm_sm_margin(const Figures&, const Thresholds&) {
-  return unknown(
-      "whether a library's norm kernels spin on all multiprocessors: measured in a run; norms of "
-      "this "
-      "trainer do not");
+  return not_applicable(
+      "norms are kernels of this trainer, which do not wait for each other on all multiprocessors");
 }
 
 Finding dp_reduce_bf16(const Figures& f, const Thresholds& limits) {
@@ -198,9 +196,19 @@ Finding dp_sharp(const Figures& f, const Thresholds& limits) {
   if (exposed <= limits[Limit::exposed_min])
     return not_applicable(
         fmt::format("exposed communication of data ranks is {:.1f} %", 100 * exposed));
-  return unknown(
-      "whether the network's switches reduce: clusters have no field for it; dist.use_sharp=true "
-      "asks NCCL for it where there is a GPU");
+  if (f.config.dist.use_sharp) return not_applicable("dist.use_sharp = true asks for it");
+  const std::optional<bool> reduces =
+      f.machine ? f.machine->cluster.switch_reduction : std::nullopt;
+  if (!reduces)
+    return unknown(
+        "whether the network's switches reduce: say switch_reduction in the file of the cluster; "
+        "dist.use_sharp=true asks NCCL for it where there is a GPU");
+  if (!*reduces) return not_applicable("the network's switches do not reduce");
+  return fires(Level::hint,
+               fmt::format("communication of data ranks is exposed for {:.1f} % of the step, and "
+                           "the switches of {} reduce: half the volume",
+                           100 * exposed, f.machine->cluster.name),
+               {{"exposed", exposed, "of the step"}}, {change({"dist.use_sharp=true"})});
 }
 
 Finding dp_fp8_gather(const Figures& f, const Thresholds&) {
@@ -245,7 +253,8 @@ RuleGroup data_overlap_rules() {
        {"norm-sm-margin", kStart | kRun,
         "warn: norm kernels of a library that spin on all multiprocessors",
         "Leave multiprocessors to communication; norms of this trainer do not spin.", "",
-        "guides, communication overlap", norm_sm_margin},
+        "guides, communication overlap", norm_sm_margin,
+        "norms are kernels of this trainer, which do not spin"},
        {"dp-reduce-bf16", kPlan,
         "hint: FP32 reduction, Z < ring_bf16, exposed > exposed_min or the run does not fit",
         "Reduce in BF16: half the bytes, 2 bytes a parameter less.", "", "guides, data types",

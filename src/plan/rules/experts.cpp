@@ -157,7 +157,7 @@ RuleGroup expert_rules() {
        {"moe-grouped-gemm-off", kPlan,
         "warn: several experts a rank, each with products of its own",
         "Use one product for all experts of a rank.", "", "guides, expert parallel",
-        moe_grouped_gemm_off},
+        moe_grouped_gemm_off, "products of a rank's experts are always one launch"},
        {"ep-raise-first", kPlan,
         "hint: states of experts > half of the peak, the run does not fit, 2e is legal",
         "Raise ep before tp or pp.", "GB200 runs ep 64 · pp 4 where B200 needs pp 16",

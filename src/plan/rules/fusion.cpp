@@ -16,7 +16,7 @@ Finding fusion_off(const Figures& f, const Thresholds&) {
   const FusionConfig& c = f.config.fusion;
   std::vector<std::string> off;
   if (!c.bias_activation_fusion.value_or(true) &&
-      fuses_with_bias(f.config.model.activation_func.value_or("silu")))
+      fuses_with_bias(f.config.model.activation_func.value_or(FeedForwardActivation::silu)))
     off.emplace_back("model.bias_activation_fusion=true");
   if (!c.bias_dropout_fusion) off.emplace_back("model.bias_dropout_fusion=true");
   if (!c.gradient_accumulation_fusion) off.emplace_back("model.gradient_accumulation_fusion=true");

@@ -60,9 +60,12 @@ Finding micro_batch_raise(const Figures& f, const Thresholds& limits) {
 Finding graph_on(const Figures& f, const Thresholds& limits) {
   if (!f.times) return unknown(kNoTimes);
   if (host_share(f) <= limits[Limit::host_high]) return not_applicable(waits(f));
-  return unknown(waits(f) +
-                 "; what a graph gains is the difference to a plan with model.cuda_graph_impl = "
-                 "full_iteration or local, which takes one rank");
+  if (f.config.graph.cuda_graph_impl != GraphCapture::none)
+    return not_applicable(waits(f) + ", with " +
+                          stated("model.cuda_graph_impl", f.config.graph.cuda_graph_impl));
+  return if_gain(
+      Level::hint, waits(f), host_values(f),
+      {change({"model.cuda_graph_impl=full_iteration"}), change({"model.cuda_graph_impl=local"})});
 }
 
 Finding graph_static(const Figures&, const Thresholds&) {
@@ -77,9 +80,17 @@ Finding gc_aligned(const Figures&, const Thresholds&) {
       "there is no garbage collector; a given train.manual_gc is noted at the start");
 }
 
-Finding cpu_binding(const Figures&, const Thresholds&) {
-  return unknown(
-      "to which cores and memory ranks are bound: seen when a run starts on the machine");
+Finding cpu_binding(const Figures& f, const Thresholds&) {
+  const bool gpus = f.machine ? !f.machine->cluster.gpu.is_cpu : f.config.dist.on_cuda();
+  if (!gpus) return not_applicable("ranks have no GPUs");
+  const auto& binds = f.config.dist.numactl;
+  if (!binds)
+    return not_applicable(
+        "ranks run on the cores near their GPUs; dist.numactl=true binds their memory as well");
+  if (*binds) return not_applicable("dist.numactl = true binds each rank to its memory node");
+  return fires(Level::warn,
+               "dist.numactl = false: ranks run on any core, and their memory is anywhere", {},
+               {change({"dist.numactl=true"})});
 }
 
 Finding vboost(const Figures& f, const Thresholds&) {
@@ -93,30 +104,32 @@ Finding vboost(const Figures& f, const Thresholds&) {
 }  // namespace
 
 RuleGroup host_rules() {
-  return {"Host",
-          {{"host-bound", kPlan, "warn: waiting for launches > host_high",
-            "In this order: larger micro-batches, less tp and cp, graphs, binding.", "",
-            "guides, host", host_bound},
-           {"micro-batch-raise", kPlan,
-            "hint: twice the micro-batch is legal and faster; or waiting for launches > host_high",
-            "Double the micro-batch, or undo tp and cp that are not needed.",
-            "7B, 4 → 8: RTX 5090 +24 % (llmq-readme-35, llmq-readme-36); A100 +8 %, twice the "
-            "batch too",
-            "guides, host; benchmark page", micro_batch_raise},
-           {"graph-on", kPlan, "hint: waiting for launches > host_high, shapes do not change",
-            "Capture the step in a CUDA graph, or its layers (model.cuda_graph_impl).",
-            "partial → full +26 %; with a new release +17 to +43 %", "guides, host", graph_on},
-           {"graph-static", kPlan, "error: a graph with shapes that change",
-            "Capture attention and router alone (model.cuda_graph_modules).", "", "guides, host",
-            graph_static},
-           {"gc-aligned", kPlan, "note: settings of a garbage collector", "C++ has none.", "",
-            "guides, host", gc_aligned},
-           {"cpu-binding", kStart, "warn: a rank is not bound to its GPU's memory node",
-            "Bind by the machine's topology: local rank/4 and /2 hold for one arrangement only.",
-            "", "guides, host", cpu_binding},
-           {"vboost", kStart, "note: the slider exists, is 0, and compute > 70 % of the step",
-            "Give power to the GPU's core clock (dist.vboost=1); judge by comparing runs.", "",
-            "guides, clock", vboost}}};
+  return {
+      "Host",
+      {{"host-bound", kPlan, "warn: waiting for launches > host_high",
+        "In this order: larger micro-batches, less tp and cp, graphs, binding.", "", "guides, host",
+        host_bound},
+       {"micro-batch-raise", kPlan,
+        "hint: twice the micro-batch is legal and faster; or waiting for launches > host_high",
+        "Double the micro-batch, or undo tp and cp that are not needed.",
+        "7B, 4 → 8: RTX 5090 +24 % (llmq-readme-35, llmq-readme-36); A100 +8 %, twice the "
+        "batch too",
+        "guides, host; benchmark page", micro_batch_raise},
+       {"graph-on", kPlan, "hint: waiting for launches > host_high, shapes do not change",
+        "Capture the step in a CUDA graph, or its layers (model.cuda_graph_impl).",
+        "partial → full +26 %; with a new release +17 to +43 %", "guides, host", graph_on},
+       {"graph-static", kPlan, "error: a graph with shapes that change",
+        "Capture attention and router alone (model.cuda_graph_modules).", "", "guides, host",
+        graph_static, "a graph with shapes that change is a configuration error"},
+       {"gc-aligned", kPlan, "note: settings of a garbage collector", "C++ has none.", "",
+        "guides, host", gc_aligned, "there is no garbage collector"},
+       {"cpu-binding", kPlan | kStart, "warn: ranks are not bound to their GPUs' memory nodes",
+        "Bind by the machine's topology: local rank/4 and /2 hold for one arrangement only.", "",
+        "guides, host", cpu_binding},
+       {"vboost", kStart, "note: the slider exists, is 0, and compute > 70 % of the step",
+        "Give power to the GPU's core clock (dist.vboost=1); judge by comparing runs.", "",
+        "guides, clock", vboost,
+        "whether the GPU has the slider is seen on the machine, what it gains by comparing runs"}}};
 }
 
 }  // namespace viaduct::rules

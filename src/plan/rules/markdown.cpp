@@ -17,6 +17,10 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
+std::string never(const Rule& rule) {
+  return rule.settled.empty() ? "" : "; never fires: " + cell(rule.settled);
+}
+
 }  // namespace
 
 std::string when_text(unsigned when) {
@@ -55,7 +59,7 @@ std::string rules_markdown() {
         group.name);
     for (const Rule& rule : group.rules)
       page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", rule.id, when_text(rule.when),
-                          cell(rule.condition), cell(rule.says),
+                          cell(rule.condition) + never(rule), cell(rule.says),
                           rule.evidence.empty() ? "–" : cell(rule.evidence), cell(rule.source));
     page += "\n";
   }

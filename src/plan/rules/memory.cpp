@@ -300,7 +300,8 @@ RuleGroup memory_rules() {
         "Our arena is planned; others need segments that grow.",
         "70B fine-tuning: 58.8 GB and out of memory on 80 GB", "guides, memory", fragmentation},
        {"nccl-memory", kStart, "note: buffers of switches that no collective uses",
-        "Switch them off only in that case.", "", "guides, memory", nccl_memory},
+        "Switch them off only in that case.", "", "guides, memory", nccl_memory,
+        "NCCL's buffers are seen on the machine"},
        {"first-stage-peak", kPlan, "hint: p > 1, stage 0 is full, the others are not",
         "Uneven stages or fewer virtual ones.", "", "pipeline schedules", first_stage_peak}}};
 }

@@ -149,7 +149,8 @@ RuleGroup precision_rules() {
             "1.19–1.26; GB200: 405B 1.52–1.53",
             "guides; benchmark page", fp8_range},
            {"fp8-shapes", kPlan, "error: a size is no multiple of 16 (32 with MXFP8)",
-            "Pad, or use another recipe.", "", "formats", fp8_shapes},
+            "Pad, or use another recipe.", "", "formats", fp8_shapes,
+            "sizes that the format does not divide are a configuration error"},
            {"fp8-export", kPlan, "note: FP8 training",
             "Export quantized weights with scales and compare logits.", "", "deployment summary",
             fp8_export}}};

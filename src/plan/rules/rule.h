@@ -22,6 +22,9 @@ struct Rule {
   std::string_view source;
   /// A pure function. `unknown` for rules that need the machine or a measured run.
   Finding (*check)(const Figures&, const Thresholds&) = nullptr;
+  /// Of a rule that no figures make fire: why what it asks for holds by construction, or who can
+  /// tell. Empty: figures decide.
+  std::string_view settled = {};
 };
 
 struct RuleGroup {

@@ -152,7 +152,8 @@ RuleGroup sanity_rules() {
         "natural routing −20 %, −6 %", "Megatron's options", forced_balance},
        {"record-incomplete", kRun,
         "error: a record lacks layout, batch, length or peak; warn: fewer than steady_steps",
-        "Record them, and repeat the run.", "", "benchmark page", record_incomplete}}};
+        "Record them, and repeat the run.", "", "benchmark page", record_incomplete,
+        "it is about the record of a run, which `viaduct report` reads"}}};
 }
 
 }  // namespace viaduct::rules

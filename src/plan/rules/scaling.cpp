@@ -160,7 +160,8 @@ RuleGroup scaling_rules() {
         "in FP8; sharded Llama-2 70B in FP8 −15 %",
         "deployment summary", scale_efficiency},
        {"scale-cost", kPlan, "note: several numbers of GPUs",
-        "Cost is GPU-hours times price, computed again.", "", "deployment summary", scale_cost},
+        "Cost is GPU-hours times price, computed again.", "", "deployment summary", scale_cost,
+        "`viaduct plan --model` with several `--ranks` and `--tokens` prints the table"},
        {"goodput", kPlan, "note: the run takes more than a day",
         "Days include failures: save every √(2·t·MTBF). Failures as published for 16,384 H100, "
         "checkpoints at 1 GB/s a rank.",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/units.h"
 #include "plan/rules/rule.h"
@@ -150,8 +151,29 @@ Finding fsdp_buffers(const Figures& f, const Thresholds&) {
   return finding;
 }
 
-Finding encoder_layout(const Figures&, const Thresholds&) {
-  return not_applicable("plans are of models without an encoder");
+Finding encoder_layout(const Figures& f, const Thresholds& limits) {
+  if (!f.model.encoder.any()) return not_applicable("the model has no encoder");
+  const int own = f.config.parallel.encoder_pipeline_model_parallel_size;
+  if (own == 0) return not_applicable("the encoder is on the decoder's first stage");
+  if (!f.times) return unknown(kNoTimes);
+  const std::vector<double>& stages = f.times->stage_compute;
+  const auto mean = [&](size_t begin, size_t end) {
+    return std::accumulate(stages.begin() + static_cast<ptrdiff_t>(begin),
+                           stages.begin() + static_cast<ptrdiff_t>(end), 0.0) /
+           static_cast<double>(end - begin);
+  };
+  const auto first = static_cast<size_t>(own);
+  const double share = mean(0, first) / mean(first, stages.size());
+  if (share >= limits[Limit::encoder_share])
+    return not_applicable(fmt::format(
+        "a stage of the encoder computes {:.2f} times as long as one of the decoder", share));
+  return fires(
+      Level::hint,
+      fmt::format("a stage of the encoder computes {:.2f} times as long as one of the decoder, "
+                  "and waits for the rest",
+                  share),
+      {{"encoder stage", share, "of a decoder's"}},
+      {change({fmt::format("model.encoder_pipeline_model_parallel_size={}", own - 1)})});
 }
 
 /// The axes whose groups should not straddle, data ranks only where their communication shows.
@@ -228,12 +250,15 @@ RuleGroup sharding_rules() {
         "70B in FP8, 512 GPUs: by 128 2.6 % faster than by 256", "guides, at scale", fsdp_hybrid},
        {"fsdp-legal", kPlan, "error: combinations that are refused",
         "Experts combine with full sharding in Megatron's implementation, not in PyTorch's.", "",
-        "guides, full sharding", fsdp_legal},
+        "guides, full sharding", fsdp_legal, "what does not go together is a configuration error"},
        {"fsdp-buffers", kPlan, "warn: the peak with sharded weights is not below that without",
         "Gather buffers outweigh the shards: smaller units, or sharded optimizer state alone.", "",
         "NeMo guide, custom sharding", fsdp_buffers},
-       {"encoder-layout", kPlan, "error: sizes of an encoder's stages",
-        "Give a small encoder a stage of its own.", "", "guides, encoders", encoder_layout},
+       {"encoder-layout", kPlan,
+        "hint: a stage of the encoder computes less than encoder_share of one of the decoder "
+        "(wrong sizes are configuration errors)",
+        "Give a small encoder fewer stages, or the decoder's first one.", "", "guides, encoders",
+        encoder_layout},
        {"domain-straddle", kPlan,
         "warn: a tp, cp or ep group that fits a domain straddles two (dp if exposed > "
         "exposed_min); not with data "

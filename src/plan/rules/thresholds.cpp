@@ -30,6 +30,8 @@ constexpr LimitRow kTable[] = {
      "how much longer than the mean the slowest stage computes", "ours"},
     {Limit::head_layers, "head_layers", 0.5, "layers", "size of the output layer against a block",
      "ours"},
+    {Limit::encoder_share, "encoder_share", 0.5, "of a stage",
+     "compute of an encoder's stage against one of the decoder", "guides"},
     {Limit::ring_bf16, "ring_bf16", 128, "ranks", "ring over which BF16 sums lose accuracy",
      "guides"},
     {Limit::pad_high, "pad_high", 0.10, "of the tokens", "padding of unpacked rows", "ours"},

@@ -20,6 +20,7 @@ enum class Limit {
   bubble_most,
   stage_skew,
   head_layers,
+  encoder_share,
   ring_bf16,
   pad_high,
   fit_foreign,
@@ -40,7 +41,7 @@ enum class Limit {
   mfu_least,
   figures_apart,
 };
-inline constexpr int kLimits = 29;
+inline constexpr int kLimits = 30;
 
 struct LimitRow {
   Limit limit = Limit::gain_min;

@@ -21,7 +21,7 @@ using namespace test;
 struct RankCase {
   std::string name;
   Overrides layout;
-  std::vector<std::string> modules = {};
+  std::vector<GraphModule> modules = {};
   bool share_gpu = false;  // ranks exchange through their hosts
 };
 void PrintTo(const RankCase& c, std::ostream* out) {
@@ -73,13 +73,16 @@ INSTANTIATE_TEST_SUITE_P(
         RankCase{"dp2_fp8_delayed",
                  two_ranks(kSmallBuckets +
                            Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
-        RankCase{"tp2", two_ranks(kTensor)}, RankCase{"tp2_attn", two_ranks(kTensor), {"attn"}},
+        RankCase{"tp2", two_ranks(kTensor)},
+        RankCase{"tp2_attn", two_ranks(kTensor), {GraphModule::attn}},
         RankCase{"tp2_one_gpu", two_ranks(kTensor), {}, true},
         RankCase{"cp2", two_ranks({"model.context_parallel_size=2"})},
         RankCase{"pp2_virtual",
                  two_ranks({"model.pipeline_model_parallel_size=2", "model.num_layers=4",
                             "model.virtual_pipeline_model_parallel_size=2"})},
-        RankCase{"ep2", two_ranks(kExperts), {"attn", "moe_router", "moe_preprocess"}},
+        RankCase{"ep2",
+                 two_ranks(kExperts),
+                 {GraphModule::attn, GraphModule::moe_router, GraphModule::moe_preprocess}},
         RankCase{"ep2_padded",
                  two_ranks(kExperts + Overrides{"model.moe_expert_capacity_factor=1",
                                                 "model.moe_pad_expert_input_to_capacity=true"})}),

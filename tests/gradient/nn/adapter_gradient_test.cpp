@@ -54,7 +54,7 @@ TEST_P(AdapterGradient, EqualsFiniteDifferences) {
   const OpTable ops = cpu_ops(test::instruction_set());
   ModelConfig model = test::tiny_model(GetParam().model);
   PeftConfig peft;
-  peft.scheme = GetParam().scheme;
+  peft.scheme = choice_of<AdapterScheme>(GetParam().scheme);
   peft.dim = 2, peft.alpha = 4;
   peft.dropout = GetParam().dropout;
   peft.train = GetParam().trained;

@@ -65,7 +65,7 @@ RunSetup setup_of(const Sizes& sizes) {
         {RecomputeModule::core_attn, RecomputeModule::layernorm, RecomputeModule::mlp}};
   }
   if (sizes.strategy) config.ddp.data_parallel_sharding_strategy = *sizes.strategy;
-  if (sizes.adapters) config.peft.scheme = "lora", config.peft.dim = 4;
+  if (sizes.adapters) config.peft.scheme = AdapterScheme::lora, config.peft.dim = 4;
   if (sizes.further > 0) config.model.mtp_num_layers = std::optional(sizes.further);
   if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
   return prepare_run(std::move(loaded));

@@ -46,7 +46,7 @@ void write_with_images(const std::filesystem::path& folder, const std::string& p
   std::filesystem::create_directories(folder);
   write_safetensors(folder / "model.safetensors", tensors);
   const nlohmann::json config{
-      {"model_type", "gemma3"},
+      {"model_type", "mistral3"},
       {"text_config", nlohmann::json::parse(read_file(gemma() / "config.json"))},
       {"vision_config", {{"hidden_size", 8}, {"num_hidden_layers", 2}}}};
   write_file_atomically(folder / "config.json", config.dump());

@@ -80,7 +80,10 @@ TEST_F(ChatPromptsTest, RefuseWhatCannotBeAnswered) {
   EXPECT_THAT(problem(R"({"messages": [{"role": "assistant", "content": "a"}]})"),
               HasSubstr("the last message is an answer"));
   EXPECT_THAT(problem(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"),
-              HasSubstr("\"image\""));
+              HasSubstr("\"image\", and texts alone are answered"));
+  EXPECT_THAT(
+      problem(R"({"image": "a.png", "messages": [{"role": "user", "content": "<image> a"}]})"),
+      HasSubstr("the line has pictures ('image'), and texts alone are answered"));
   EXPECT_THAT(problem(R"({"messages": [{"content": "a"}]})"), HasSubstr("role"));
   EXPECT_THAT(problem(R"({"text": "a"})"), HasSubstr("line 1"));
   EXPECT_THAT(problem("no json"), HasSubstr("line 1"));
@@ -101,6 +104,26 @@ TEST_F(ChatPromptsTest, ShowTheTimeThatTheyAreGiven) {
   const ChatPrompts dated(renderer_of("{{ strftime_now('%Y') }}"), tokenizer_,
                           {.clock = {.year = 2031}});
   EXPECT_EQ(dated.prompt(conversation_of("a"), "").text, "2031");
+}
+
+TEST_F(ChatPromptsTest, APromptOfALineIsAMessageOfTheUser) {
+  const auto made = make_chat_prompts({{R"({"prompt": "Hi", "id": 7})", "line 1"}}, true, prompts_);
+  EXPECT_EQ(made[0].text, prompts_.prompt(conversation_of("Hi"), "").text);
+  EXPECT_EQ(made[0].id, "7");
+  EXPECT_THAT(message_of([&] {
+                make_chat_prompts({{R"({"prompt": "a", "completion": "b"})", "line 1"},
+                                   {R"({"prompt": 5})", "line 2"}},
+                                  true, prompts_);
+              }),
+              testing::AllOf(HasSubstr("line 1: a text without messages"), HasSubstr("line 2: ")));
+}
+
+TEST_F(ChatPromptsTest, ListsOfTextAreATextWhereTheTemplateTakesTexts) {
+  const auto made = make_chat_prompts(
+      {{R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]})",
+        "line 1"}},
+      true, prompts_);
+  EXPECT_EQ(made[0].text, prompts_.prompt(conversation_of("Hi"), "").text);
 }
 
 TEST_F(ChatPromptsTest, LinesAreConversationsOrTextsOfAUser) {

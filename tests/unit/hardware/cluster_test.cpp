@@ -70,6 +70,10 @@ TEST_F(ClusterFile, OfAUserNamesAGpuOrDescribesOne) {
   EXPECT_EQ(named.name, "mine");
   EXPECT_EQ(named.gpu.name, "a100-80gb-sxm");
   EXPECT_EQ(named.oversubscription, 2);
+  EXPECT_FALSE(named.switch_reduction.has_value()) << "not said";
+  EXPECT_EQ(
+      load("gpu: a100-80gb-sxm\ndomain: 4\nswitch_reduction: true\n" + rest_).switch_reduction,
+      true);
   const Cluster own = load(
       "gpu: {dense_tflops: {bf16: 100}, memory_gb: 24, memory_tb_per_second: 1, "
       "pcie_gb_per_second: 32, power_watts: 300, source: ours}\ndomain: 4\n" +

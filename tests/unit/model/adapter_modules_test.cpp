@@ -131,9 +131,9 @@ TEST(AdapterModules, LayersOfMultiTokenPredictionHaveThemWhereTheyAreNamed) {
   EXPECT_EQ(count({"mtp"}), 7u);
   config.exclude_modules = {};
   EXPECT_THAT([&] { count({"eh_proj"}); }, ThrowsMessage<ConfigError>(HasSubstr("mtp)")));
-  config.scheme = "dora";
+  config.scheme = AdapterScheme::dora;
   EXPECT_THAT([&] { count({"mtp"}); }, ThrowsMessage<ConfigError>(HasSubstr("[eh_proj]")));
-  config.scheme = "lora";
+  config.scheme = AdapterScheme::lora;
   count({"all-linear"});
   config.train = {"norm"};
   EXPECT_EQ(choose_adapters(config, further).trained, (std::set<std::string>{"model.norm"}));
@@ -179,7 +179,7 @@ TEST(AdapterModules, ModulesThatTrainBesideAreNamed) {
 
 TEST(AdapterModules, MagnitudesAreOfLayersThatTensorRanksCut) {
   PeftConfig config;
-  config.scheme = "dora", config.dim = 4;
+  config.scheme = AdapterScheme::dora, config.dim = 4;
   const auto refused = [&](const std::string& model, const std::string& what) {
     EXPECT_THAT([&] { choose_adapters(config, model_of(model)); },
                 ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.scheme: dora"), HasSubstr(what))));

@@ -8,7 +8,10 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "model/family.h"
 #include "model/model_config.h"
+#include "support/paths.h"
 
 namespace viaduct {
 namespace {
@@ -65,6 +68,17 @@ FlopSizes qwen2_7b() {
 // Per layer 4·768² + 2·768·3072 = 12·768² = 7 077 888; ×12 = 84 934 656; head 50257·768 = 38 597
 // 376; sum 123 532 032. ×6 = 741 192 192 a token. Attention at S = 1024: 6·768·1024·12 = 56 623 104
 // a token.
+/// Gemma 4 31B: 50 layers with 16 key-value heads of 256 dims, 10 with 4 of 512 and no values.
+TEST(Flops, LayersWithoutAWindowMayHaveOtherHeads) {
+  const std::string text = read_file(test::test_data("published/gemma-4-31B-it.json"));
+  const FlopSizes sizes = flop_sizes(read_hf_config(text, "config.json"));
+  EXPECT_EQ(sizes.full_layers, 10);
+  EXPECT_EQ(matmul_parameters(sizes), 30'696'013'824.0);
+  // Of 2 tokens, which no window limits: 6 · 2 · heads · D · pairs.
+  const FlopCount flops = training_flops(sizes, 1, 2);
+  EXPECT_EQ(flops.attention_part, 6.0 * 2 * 32 * (50 * 256 + 10 * 512) * 2);
+}
+
 /// Mixtral 8x7B: 46.7 billion parameters, of which a token uses 12.9.
 TEST(Flops, OfExpertsThoseThatATokenUses) {
   FlopSizes sizes{.layers = 32,

@@ -81,8 +81,8 @@ TEST(AdapterRules, SchemesKeepTheirNames) {
   const auto scheme = [](const std::string& name) {
     return setup_of(tiny_run() + Overrides{"peft.dim=4", "peft.scheme=" + name}).config.peft.scheme;
   };
-  EXPECT_EQ(scheme("dora"), "dora");
-  EXPECT_EQ(scheme("canonical_lora"), "lora");
+  EXPECT_EQ(scheme("dora"), AdapterScheme::dora);
+  EXPECT_EQ(scheme("canonical_lora"), AdapterScheme::lora);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST(GraphConfig, ModulesThatCannotBeCapturedAreRefused) {
     return Overrides{"model.cuda_graph_modules=[" + list + "]"};
   };
   for (const auto& [settings, why] : std::vector<std::pair<Overrides, std::string>>{
-           {modules("attnn"), "there is no module \"attnn\"; expected attn"},
+           {modules("attnn"), "found 'attnn'; nearest: attn"},
            {modules("mlp") + Overrides{"model.parallel_block=true"},
             "attn and mlp of a parallel block (model.parallel_block) are one piece"},
            {modules("mamba"), "no layer of this model is a Mamba layer; expected attn"},

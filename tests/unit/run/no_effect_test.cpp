@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "run/no_effect_rules.h"
 #include "run/resolved_run.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
@@ -31,6 +32,25 @@ TEST(NoEffect, APlainRunSaysNothing) {
   EXPECT_THAT(notes({"validation.eval_iters=1"}), IsEmpty());
 }
 
+// A misspelt name would never be asked for; a rule of one folder's settings belongs to its field.
+TEST(NoEffect, TablesNameFields) {
+  RunConfig config;
+  const Schema schema = run_schema(config);
+  for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
+                           training_without_effect, data_without_effect, gpus_without_effect}) {
+    for (const NoEffectRule& rule : table())
+      for (const std::string_view name : rule.fields) EXPECT_NE(schema.find(name), nullptr) << name;
+  }
+}
+
+// Rules of a group of fields end with it.
+TEST(NoEffect, WhatComesBehindExpertsActsWithoutThem) {
+  EXPECT_THAT(notes({"model.qk_layernorm=true", "model.qk_layernorm_per_head=false"}), IsEmpty());
+  EXPECT_THAT(notes({"model.moe_router_topk=1", "model.moe_z_loss_coeff=0.1"}),
+              ElementsAre("model.moe_router_topk, model.moe_z_loss_coeff have no effect here: "
+                          "model.num_moe_experts = null"));
+}
+
 TEST(NoEffect, OneLineAReason) {
   EXPECT_THAT(notes({"model.tp_comm_overlap_rs_dgrad=true", "model.cp_comm_type=a2a+p2p",
                      "comm_overlap.tp_comm_overlap_cfg={qkv_fprop: {aggregate: false}}"}),
@@ -46,6 +66,21 @@ TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
                              HasSubstr("does the same by default"))));
   EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=ring_exchange"}),
               Not(Contains(HasSubstr("comm_overlap.method"))));
+}
+
+TEST(NoEffect, NormsOfQueriesAndKeysThatAreNotThere) {
+  EXPECT_THAT(notes({"model.qk_layernorm_per_head=false", "model.qk_layernorm_own_weights=true"}),
+              ElementsAre("model.qk_layernorm_own_weights, model.qk_layernorm_per_head have no "
+                          "effect here: model.qk_layernorm = false"));
+  EXPECT_THAT(notes({"model.qk_layernorm_per_head=false", "model.qk_layernorm=true"}), IsEmpty());
+}
+
+TEST(NoEffect, CopiesAreComparedWhereThereAreSome) {
+  const std::string compare = "train.check_weight_hash_across_dp_replicas_interval=1";
+  EXPECT_THAT(notes({compare}), ElementsAre(HasSubstr("_interval has no effect here: data-parallel "
+                                                      "ranks")));
+  EXPECT_THAT(notes(kTp + Overrides{compare}), ElementsAre(HasSubstr("weights have no copies")));
+  EXPECT_THAT(notes({compare, "dist.ranks=2"}), IsEmpty());
 }
 
 TEST(NoEffect, BalancingWithoutALossNeedsNoCoefficient) {

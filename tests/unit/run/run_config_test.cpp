@@ -7,11 +7,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "run/no_effect.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -33,6 +35,14 @@ std::vector<std::string> problems_of(const std::vector<std::string>& overrides) 
     return error.problems();
   }
   return {};
+}
+
+/// What a run says at its start about settings without effect.
+std::vector<std::string> idle_notes(const std::vector<std::string>& overrides,
+                                    const RunConfig& defaults = {}) {
+  LoadedRunConfig loaded = load_run_config({}, with(kTinyModel, overrides), defaults);
+  resolve(loaded.config);
+  return settings_without_effect(loaded.config, loaded.outcome);
 }
 
 // Every name resolves to a field, an environment variable or a section: never to "unknown".
@@ -184,24 +194,26 @@ TEST(RunConfig, WithoutEffectIsNoted) {
 
 TEST(RunConfig, AnFp32ResidualStreamIsNothingNewToWideRecipes) {
   const auto notes = [](const std::string& recipe) {
-    return load_run_config({}, {"mixed_precision=" + recipe, "model.fp32_residual_connection=true"})
-        .outcome.notes;
+    return idle_notes({"mixed_precision=" + recipe, "model.fp32_residual_connection=true"});
   };
   for (const char* recipe : {"fp32", "fp64"})
-    EXPECT_THAT(notes(recipe),
-                Contains(HasSubstr("model.fp32_residual_connection=true has no effect")));
+    EXPECT_THAT(notes(recipe), Contains(AllOf(HasSubstr("model.fp32_residual_connection has no "
+                                                        "effect here: with recipe"),
+                                              HasSubstr(recipe))));
   for (const char* recipe : {"bf16_mixed", "fp16_mixed"})
     EXPECT_THAT(notes(recipe), Not(Contains(HasSubstr("fp32_residual_connection"))));
 }
 
 TEST(RunConfig, AttentionBackends) {
-  const auto notes = [](const std::vector<std::string>& overrides) {
-    return load_run_config({}, overrides).outcome.notes;
-  };
   const std::string steps = "model.masked_softmax_fusion=false";
-  EXPECT_THAT(notes({steps, "model.attention_backend=unfused", "model.apply_rope_fusion=false"}),
-              Not(Contains(HasSubstr("model."))));
-  EXPECT_THAT(notes({steps}), Contains(HasSubstr("masked_softmax_fusion=false has no effect")));
+  EXPECT_THAT(
+      idle_notes({steps, "model.attention_backend=unfused", "model.apply_rope_fusion=false"}),
+      Not(Contains(HasSubstr("model."))));
+  EXPECT_THAT(idle_notes({steps}), Contains(HasSubstr("masked_softmax_fusion has no effect here")));
+  const std::string fp32 = "model.attention_softmax_in_fp32=false";
+  EXPECT_THAT(idle_notes({fp32}), Contains(HasSubstr("attention_backend = flash is FP32")));
+  EXPECT_THAT(idle_notes({fp32, "model.attention_backend=unfused", "mixed_precision.recipe=fp32"}),
+              Contains(HasSubstr("activations are no narrower than FP32")));
   EXPECT_THAT(problems_of({"model.attention_backend=local"}),
               ElementsAre(HasSubstr("the framework's own kernels; nearest: unfused")));
 }
@@ -213,15 +225,28 @@ TEST(RunConfig, AttentionByALibraryNeedsAGpuAnd16Bits) {
                                     "GPU; nearest on cpu: flash")));
   RunConfig for_gpu;
   for_gpu.cuda_target = CudaTarget::sm_90a;
-  const LoadedRunConfig loaded =
-      load_run_config({}, {fused, bf16, "model.masked_softmax_fusion=false"}, for_gpu);
-  EXPECT_THAT(loaded.outcome.notes, Contains(HasSubstr("masked_softmax_fusion=false has no effect: "
-                                                       "attention_backend=fused has no softmax")));
+  EXPECT_THAT(idle_notes({fused, bf16, "model.masked_softmax_fusion=false"}, for_gpu),
+              Contains(HasSubstr("masked_softmax_fusion has no effect here: "
+                                 "model.attention_backend = fused has no softmax")));
   EXPECT_THAT(
       [&] {
         load_run_config({}, {fused, "mixed_precision=fp32"}, for_gpu);
       },
       ThrowsMessage<ConfigError>(HasSubstr("mixed_precision.recipe = fp32 are wider")));
+}
+
+TEST(RunConfig, Fp64NeedsTheCpu) {
+  RunConfig for_gpu;
+  for_gpu.cuda_target = CudaTarget::sm_90a;
+  const std::vector<std::string> model{"mixed_precision=fp64"},
+      router{"model.num_moe_experts=4", "model.moe_router_dtype=fp64"};
+  const auto refuses = [](const std::string& field) {
+    return ThrowsMessage<ConfigError>(HasSubstr(field + ": fp64 is computed on the cpu alone"));
+  };
+  EXPECT_THAT([&] { load_run_config({}, model, for_gpu); }, refuses("mixed_precision.recipe"));
+  EXPECT_THAT([&] { load_run_config({}, router, for_gpu); }, refuses("model.moe_router_dtype"));
+  EXPECT_THAT(problems_of(model), testing::IsEmpty());
+  EXPECT_THAT(problems_of(router), testing::IsEmpty());
 }
 
 TEST(RunConfig, RulesOverSeveralSectionsReportTogether) {

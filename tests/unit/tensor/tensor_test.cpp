@@ -29,6 +29,13 @@ TEST(Tensor, SlicesAndViewsShareStorage) {
   EXPECT_THROW(t.data<double>(), ShapeError);
 }
 
+TEST(Tensor, AViewOfNothingIsContiguous) {
+  const Tensor heads = host_tensor(DType::f32, {0, 6}).slice(1, 2, 4).view({0, 2, 2});
+  EXPECT_EQ(heads.stride(0), 4);
+  EXPECT_EQ(heads.stride(-1), 1);
+  EXPECT_TRUE(heads.is_contiguous());
+}
+
 TEST(Tensor, TransposedExchangesShapeAndStrides) {
   const Tensor t = host_tensor(DType::f32, {2, 3, 4});
   const Tensor turned = t.transposed(0, -1);

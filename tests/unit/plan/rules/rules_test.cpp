@@ -37,21 +37,16 @@ Finding found(const RuleCase& one, const Thresholds& limits = {}) {
   return rule_of(one.id).check(f, limits);
 }
 
-/// Rules that a plan never decides: they need measurements, are not implemented, or are an error of
-/// the configuration.
+/// Rules that never fire in a plan, and say why: they hold by construction, or need measurements.
 const std::map<std::string, Outcome> kUndecided{{"moe-grouped-gemm-off", Outcome::not_applicable},
                                                 {"fsdp-legal", Outcome::not_applicable},
-                                                {"encoder-layout", Outcome::not_applicable},
-                                                {"norm-sm-margin", Outcome::unknown},
-                                                {"dp-sharp", Outcome::unknown},
+                                                {"norm-sm-margin", Outcome::not_applicable},
                                                 {"tp-overlap-static", Outcome::not_applicable},
                                                 {"tp-overlap-launch-order", Outcome::unknown},
                                                 {"cp-a2a-heads", Outcome::not_applicable},
                                                 {"fp8-shapes", Outcome::not_applicable},
-                                                {"graph-on", Outcome::unknown},
                                                 {"graph-static", Outcome::not_applicable},
                                                 {"gc-aligned", Outcome::not_applicable},
-                                                {"cpu-binding", Outcome::unknown},
                                                 {"vboost", Outcome::unknown},
                                                 {"nccl-memory", Outcome::unknown},
                                                 {"scale-cost", Outcome::not_applicable},
@@ -69,6 +64,7 @@ TEST(GuideRules, EachHasCasesOrSaysWhyNot) {
       const std::string id(rule.id);
       EXPECT_TRUE(ids.insert(id).second) << id << " occurs twice";
       EXPECT_FALSE(rule.condition.empty() || rule.says.empty() || rule.source.empty()) << id;
+      EXPECT_EQ(rule.settled.empty(), !kUndecided.contains(id)) << id << " fires, or says why not";
       if (kUndecided.contains(id) || kWithoutBorder.contains(id)) {
         EXPECT_FALSE(kinds.contains(id)) << id;
       } else {
@@ -129,7 +125,7 @@ TEST(GuideRules, ActivationsOfAdaptersMayLeaveTheGpu) {
   f.micro_batches = 1, f.times->step = 2;
   f.stages = {{70e9, 5e9, 5e9, 5e9, 50e9, 0}};
   EXPECT_EQ(rule_of("offload-worth").check(f, {}).outcome, Outcome::not_applicable);
-  f.config.peft.scheme = "lora";
+  f.config.peft.scheme = AdapterScheme::lora;
   EXPECT_EQ(rule_of("offload-worth").check(f, {}).outcome, Outcome::fires);
   // Remainders and moments are those of the adapters alone.
   f.trained_parameters = 1e6;
@@ -145,7 +141,7 @@ TEST(GuideRules, FrozenWeightsAreNotStoredAsCodes) {
       continue;
     Figures f = dense();
     one.change(f);
-    f.config.peft.scheme = "lora";
+    f.config.peft.scheme = AdapterScheme::lora;
     EXPECT_EQ(rule_of(one.id).check(f, {}).outcome, Outcome::not_applicable) << one.id;
   }
 }

@@ -1,0 +1,74 @@
+#include "run/vision_support.h"
+
+#include <numeric>
+#include <utility>
+
+#include "config/choice.h"
+#include "config/nearest_valid.h"
+#include "precision/precision_config.h"
+#include "run/refusals.h"
+
+namespace viaduct {
+
+namespace {
+
+/// What is cut over the tensor ranks.
+void validate_tensor_ranks(const VisionConfig& vision, int64_t text_hidden, int64_t tp,
+                           Problems& problems) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"attention heads of the vision tower", vision.heads},
+      {"feed-forward features of the vision tower", vision.feed_forward},
+      {"features of the image projector", text_hidden}};
+  int64_t common = 0;
+  for (const auto& [what, size] : sizes) common = std::gcd(common, size);
+  for (const auto& [what, size] : sizes) {
+    if (size % tp == 0) continue;
+    problems.add("model.tensor_model_parallel_size: {} does not divide the {} {}; nearest: {}", tp,
+                 size, what, nearest_divisor(tp, common));
+  }
+}
+
+}  // namespace
+
+void validate_vision(const RunConfig& config, const ModelConfig& model, Problems& problems) {
+  const VisionConfig& vision = model.vision;
+  if (!vision.any()) return;
+  if (vision.freeze_text && !vision.trains_features())
+    problems.add(
+        "model.freeze_language_model, freeze_vision_model, freeze_vision_projection: true, so that "
+        "nothing trains; expected one of them to be false");
+  validate_tensor_ranks(vision, model.hidden, config.parallel.tensor_model_parallel_size, problems);
+  Refusals refuse(problems, "for a model that reads images",
+                  "model.read_images=false for its text model alone");
+  const ParallelConfig& parallel = config.parallel;
+  refuse.expect(parallel.context_parallel_size == 1 || !vision.sees_ahead,
+                "model.context_parallel_size", parallel.context_parallel_size, 1,
+                "tokens of an image see those ahead of them");
+  refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
+                true, false);
+  const DeviceKind device = config.dist.device_kind();
+  refuse.expect(device == DeviceKind::cpu, "dist.device", choice_name(device), "cpu");
+  const DatasetConfig& data = config.dataset;
+  refuse.expect(!data.packing.packed_sequence_size || !data.packing.packing_split,
+                "dataset.packing_split", true, false);
+  refuse.expect(data.fim_rate == 0, "dataset.fim_rate", data.fim_rate, 0);
+  refuse.expect(!config.validation.sample_prompts, "validation.sample_prompts",
+                config.validation.sample_prompts.value_or(""), "null");
+  refuse.expect(!config.validation.tasks, "validation.tasks", config.validation.tasks.value_or(""),
+                "null");
+  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
+  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
+                choice_name(config.mixed_precision.recipe),
+                "fp32, bf16_mixed or another recipe without quantized products");
+  refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
+                choice_name_or(config.peft.scheme, "an adapter"), "null");
+}
+
+std::optional<ImageRowSettings> image_rows(const ModelConfig& model) {
+  const VisionConfig& vision = model.vision;
+  if (!vision.any()) return std::nullopt;
+  return ImageRowSettings{vision.channels, vision.image_size, vision.rows(),
+                          static_cast<int32_t>(vision.image_token)};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,107 @@
+// Runs of models with images: what is read of the folder, what is not implemented is refused by
+// name, and settings that change nothing say so.
+
+#include "run/vision_support.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "support/paths.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using test::Overrides;
+using test::operator+;
+using test::setup_of;
+using test::tiny_run;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+Overrides llava() {
+  const auto folder = test::test_data("golden") / "llava_clip" / "model";
+  return {"checkpoint.pretrained_checkpoint=" + folder.string(),
+          "model.seq_length=16",
+          "mixed_precision=fp32",
+          "dataset.mock=true",
+          "train.train_iters=2",
+          "train.global_batch_size=2",
+          "train.micro_batch_size=1",
+          "validation.eval_iters=0"};
+}
+
+std::string refusal(const Overrides& overrides) {
+  try {
+    setup_of(llava() + overrides);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(VisionSupport, AFolderIsReadWithItsImages) {
+  const RunSetup setup = setup_of(llava());
+  EXPECT_TRUE(setup.model.vision.any());
+  ASSERT_TRUE(setup.config.dataset.images);
+  EXPECT_EQ(setup.config.dataset.images->rows, 4);
+  EXPECT_EQ(setup.config.dataset.images->side, 12);
+  EXPECT_THAT(setup.hf_config, HasSubstr("vision_config"));
+}
+
+TEST(VisionSupport, OrAsItsTextModel) {
+  const RunSetup setup = setup_of(llava() + Overrides{"model.read_images=false"});
+  EXPECT_FALSE(setup.model.vision.any());
+  EXPECT_FALSE(setup.config.dataset.images);
+  EXPECT_THAT(setup.notes, Contains(HasSubstr("are left out")));
+  EXPECT_THAT(setup.hf_config, Not(HasSubstr("vision_config")));
+}
+
+TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
+  for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
+           {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "mixed_precision.recipe"},
+           {{"peft.scheme=lora", "peft.dim=2"}, "peft.scheme: lora"},
+           {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
+            "dataset.packing_split: true"}}) {
+    EXPECT_THAT(refusal(overrides),
+                AllOf(HasSubstr(field), HasSubstr("for a model that reads images")));
+  }
+  EXPECT_THAT(refusal({"model.freeze_language_model=true", "model.freeze_vision_model=true",
+                       "model.freeze_vision_projection=true"}),
+              HasSubstr("nothing trains"));
+}
+
+TEST(VisionSupport, TensorRanksDivideTheTower) {
+  RunSetup setup = setup_of(llava());
+  setup.model.vision.heads = 3;
+  setup.config.parallel.tensor_model_parallel_size = 2;
+  Problems problems;
+  validate_vision(setup.config, setup.model, problems);
+  EXPECT_THAT([&] { problems.throw_if_any(); },
+              ThrowsMessage<ConfigError>(HasSubstr(
+                  "2 does not divide the 3 attention heads of the vision tower; nearest: 1")));
+}
+
+TEST(VisionSupport, SequenceParallelFollowsTheTensorRanks) {
+  const RunSetup setup =
+      setup_of(llava() + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"});
+  EXPECT_TRUE(setup.config.parallel.sequence_parallel.value());
+}
+
+TEST(VisionSupport, SettingsOfImagesSayThatAModelReadsNone) {
+  for (const char* field :
+       {"model.read_images=false", "model.freeze_vision_model=true",
+        "model.freeze_language_model=true", "model.freeze_vision_projection=true"}) {
+    const std::string name(field, std::string_view(field).find('='));
+    EXPECT_THAT(setup_of(tiny_run() + Overrides{field}).notes, Contains(HasSubstr(name))) << name;
+    EXPECT_THAT(setup_of(llava() + Overrides{field}).notes,
+                Not(Contains(AllOf(HasSubstr(name), HasSubstr("no effect")))))
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
