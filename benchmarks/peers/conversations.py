@@ -2,8 +2,9 @@
 `./viaduct.sh peers conversations` (docs/benchmarks.md).
 
 Ours is all of `viaduct data chat`: reading JSONL, rendering, finding the answers, encoding, writing the dataset and its mask. Theirs is the fast way
-through transformers, of conversations that are in memory, in as many processes: `apply_chat_template` of many conversations at a time, and its fast
-tokenizer of many texts at a time; no mask, nothing written. Both make the same number of tokens. CPU seconds hardly change when other programs run beside it."""
+through transformers, of conversations that are in memory, in as many processes: `apply_chat_template` of many conversations at a time, with the mask of the
+assistant's tokens (without it: --no-mask), nothing written. Both make the same number of tokens. CPU seconds hardly change when other programs run
+beside it."""
 
 import argparse
 import json
@@ -18,7 +19,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}{% if message['role'] == 'assistant' %}{% generation %}"
+            "{{ message['content'] + '<|im_end|>' }}{% endgeneration %}{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor %}"
             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 AT_ONCE = 1000  # conversations: more are no faster
 
@@ -43,15 +45,21 @@ def encode(part):
     begin = time.process_time()
     tokens = 0
     for at in range(0, len(part), AT_ONCE):
-        texts = encode.tokenizer.apply_chat_template(part[at : at + AT_ONCE], tokenize=False)
-        tokens += sum(map(len, encode.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]))
+        some = part[at : at + AT_ONCE]
+        if encode.mask:
+            ids = encode.tokenizer.apply_chat_template(some, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)["input_ids"]
+        else:
+            texts = encode.tokenizer.apply_chat_template(some, tokenize=False)
+            ids = encode.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        tokens += sum(map(len, ids))
     return tokens, time.process_time() - begin
 
 
-def start(folder):
+def start(folder, mask):
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     import transformers
 
+    encode.mask = mask
     encode.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
 
 
@@ -60,6 +68,7 @@ def main():
     parser.add_argument("--workers", type=int, default=2, help="threads of ours, processes of theirs (default 2)")
     parser.add_argument("--conversations", type=int, default=1_000_000, metavar="N", help="of ours (default 1000000)")
     parser.add_argument("--theirs", type=int, default=100_000, metavar="N", help="of theirs; seconds are scaled to --conversations (default 100000)")
+    parser.add_argument("--no-mask", action="store_true", help="theirs makes tokens alone: texts first, then the tokens of all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round of 50,000 and 10,000")
     parser.add_argument("--viaduct", default=str(ROOT / "build/release/viaduct"))
@@ -80,7 +89,7 @@ def main():
         given = list(conversations(options.theirs))
         parts = [given[at : at + part] for at in range(0, len(given), part)]
         rows = {"transformers": [], "viaduct": []}
-        with multiprocessing.get_context("spawn").Pool(options.workers, start, [str(folder / "model")]) as pool:
+        with multiprocessing.get_context("spawn").Pool(options.workers, start, [str(folder / "model"), not options.no_mask]) as pool:
             pool.map(encode, [given[:10]] * options.workers, chunksize=1)  # its templates and imports
             for _ in range(options.rounds):
                 begin = time.perf_counter()
