@@ -29,13 +29,22 @@ void move_member(const char* name, Json& from, Json& to) {
   from.erase(name);
 }
 
+/// To a name that may be the family's own; empty: it has none.
+void rename_member(const std::string& from, const std::string& to, Json& json) {
+  if (from.empty() || to.empty() || !json.contains(from)) return;
+  json[to] = json[from];
+  json.erase(from);
+}
+
 void name_format(const char* name, const char* other, Json& json) {
   if (json.contains(other) && !json.contains(name)) json[name] = json[other];
   json.erase(other);
 }
 
-void to_version5(Json& json) {
+void to_version5(const ModelFamily& family, Json& json) {
   name_format("dtype", "torch_dtype", json);
+  rename_member(family.older_rotary_base, kBase, json);
+  rename_member(family.older_rotary_part, kPart, json);
   const bool rotates = json.contains(kBase) || is_object(json, kScaling);
   if (is_object(json, kParameters)) {
     if (json[kParameters].contains("rope_type")) json.erase(kBase), json.erase(kScaling);
@@ -61,7 +70,7 @@ void to_version5(Json& json) {
   json[kParameters] = {{kFull, positions}, {kSliding, sliding}};
 }
 
-void to_version4(Json& json) {
+void to_version4(const ModelFamily& family, Json& json) {
   name_format("torch_dtype", "dtype", json);
   if (!is_object(json, kParameters)) return;
   Json positions = json[kParameters];
@@ -75,6 +84,8 @@ void to_version4(Json& json) {
   move_member(kPart, positions, json);
   const bool plain = !positions.contains("rope_type") || positions["rope_type"] == "default";
   json[kScaling] = plain ? Json() : positions;
+  rename_member(kBase, family.older_rotary_base, json);
+  rename_member(kPart, family.older_rotary_part, json);
 }
 
 }  // namespace
@@ -85,12 +96,13 @@ std::string in_config_form(const std::string& config, ConfigForm form) {
   const std::string model = write_hf_config(read_hf_config(config, where));
   Json json = before;
   const std::string type = json.at("model_type");
+  const ModelFamily& family = model_family(type);
   if (form == ConfigForm::version5) {
-    to_version5(json);
+    to_version5(family, json);
   } else {
-    VIADUCT_CHECK(ConfigError, !model_family(type).since_version5,
+    VIADUCT_CHECK(ConfigError, !family.since_version5,
                   "{}: transformers 4 has no models of family {}; expected 5", where, type);
-    to_version4(json);
+    to_version4(family, json);
   }
   if (json == before) return config;
   std::string text = json.dump(2) + "\n";

@@ -37,6 +37,8 @@ struct ModelFamily {
   /// Hugging Face's code of the family counts positions over the visible tokens of a mask alone.
   bool positions_from_mask = false;
   bool since_version5 = false;  // transformers 4 does not have it
+  /// Transformers 4's names for rope_theta and partial_rotary_factor where the family has its own.
+  std::string older_rotary_base = {}, older_rotary_part = {};
 };
 
 /// All families, in alphabetical order.

@@ -3,7 +3,7 @@
 namespace viaduct {
 
 Edge ImageGatherSegment::inputs(const RankContext& context, const Batch& batch) const {
-  EdgeTensor own = image_features_edge(context, batch.tokens() / tokens_ * rows_, hidden_);
+  EdgeTensor own = image_features_edge(context, batch.stream_tokens / tokens_ * rows_, hidden_);
   own.needs_gradient = needs_gradient_;
   return {own};
 }

@@ -231,8 +231,10 @@ TEST_F(AdapterCommands, RunsGoOnWithoutTheFolderThatTheyBeganFrom) {
 TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {
   const std::string run = "checkpoint.save=" + at("run") + " ";
   ASSERT_EQ(train(run + "peft.scheme=lora train.train_iters=1").status, 0);
-  expect_refused(run_viaduct("probe --model " + at("run") + " --batch x --out " + at("y")),
-                 "holds an adapter");
+  expect_refused(
+      run_viaduct("probe --model " + at("run") + " --batch " +
+                  test_data("golden/llama/golden.safetensors").string() + " --out " + at("y")),
+      "holds an adapter");
   expect_refused(train(run + "train.train_iters=2"), "the checkpoint holds adapters");
   expect_refused(train(run + "peft.scheme=lora peft.dim=4 train.train_iters=2"), "peft.dim");
   expect_refused(

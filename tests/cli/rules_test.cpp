@@ -91,9 +91,9 @@ TEST(Rules, PlansShowThoseThatFireAndAllWithVerbose) {
   const auto few = test::run_viaduct(plan);
   ASSERT_EQ(few.status, 0) << few.err;
   EXPECT_THAT(few.out, AllOf(HasSubstr("rules of the tuning guides:"), HasSubstr("memory-itemised"),
-                             HasSubstr("0 changes predicted"), Not(HasSubstr("cpu-binding"))));
+                             HasSubstr("0 changes predicted"), Not(HasSubstr("vboost"))));
   EXPECT_THAT(test::run_viaduct(plan + "--verbose").out,
-              AllOf(HasSubstr("cpu-binding (unknown)"), HasSubstr("not predicted")));
+              AllOf(HasSubstr("vboost (unknown)"), HasSubstr("not predicted")));
   const auto wrong = test::run_viaduct(plan + "--threshold host_hgih=1");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("host_high"));

@@ -98,8 +98,11 @@ TensorNames names() {
 }  // namespace
 
 ModelFamily gpt_neox() {
-  return {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox, write_gpt_neox,
-          names(),    resolve_gpt_neox};
+  ModelFamily family{"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox, write_gpt_neox,
+                     names(),    resolve_gpt_neox};
+  family.older_rotary_base = "rotary_emb_base";
+  family.older_rotary_part = "rotary_pct";
+  return family;
 }
 
 }  // namespace viaduct::families

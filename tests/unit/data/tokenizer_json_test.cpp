@@ -312,9 +312,8 @@ TEST(HostileTokenizerJson, RandomChangesNeverCrash) {
   int loaded = 0;
   for (int round = 0; round < 3000; ++round) {
     std::string changed = text;
-    for (int change = 0; change < 3; ++change) {
+    for (int change = 0; change <= round % 3; ++change)
       changed[random() % changed.size()] = static_cast<char>(random());
-    }
     try {
       const Tokenizer tokenizer = parse_tokenizer(changed);
       ++loaded;

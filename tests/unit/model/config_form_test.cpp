@@ -68,6 +68,15 @@ TEST(ConfigForm, LayersWithAWindowHaveABaseOfTheirOwn) {
   EXPECT_EQ(in_form(four, ConfigForm::version5).at("rope_parameters"), five.at("rope_parameters"));
 }
 
+TEST(ConfigForm, Version4KeepsAFamilysOwnNames) {
+  const Json five = configs_of("5.24").at("gpt_neox");
+  const Json four = in_form(five, ConfigForm::version4);
+  EXPECT_EQ(four.at("rotary_emb_base"), 20000);
+  EXPECT_EQ(four.at("rotary_pct"), 0.5);
+  EXPECT_FALSE(four.contains("rope_theta"));
+  EXPECT_EQ(in_form(four, ConfigForm::version5), five);
+}
+
 TEST(ConfigForm, FamiliesThatVersion4LacksAreNamed) {
   const Json configs = configs_of("5.24");
   for (const char* family : {"gemma4_text", "ministral3"}) {
