@@ -62,7 +62,9 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
   p.trained = adapters.trained.contains(module_of_parameter(name));
   const std::optional<BaseFormat>& format = adapters.base_format;
   const bool same = format == BaseFormat::bf16 && settings_.precision.weight == DType::bf16;
-  if (!p.trained && p.multiplied && !p.vocabulary && !same) store_frozen(p, adapters);
+  const bool of_experts = p.experts.any() && p.shape.rank() == 2;  // not their biases
+  if (!p.trained && (p.multiplied || of_experts) && !p.vocabulary && !same)
+    store_frozen(p, adapters);
   p.decoupled_rate = false;  // B has it
   // PEFT's files have what trains, under their names.
   for (Part& part : p.parts)

@@ -12,7 +12,7 @@
 namespace viaduct {
 namespace {
 
-GemmArgs added_product(GemmForm form, const Tensor& a, const Tensor& weight, const Tensor& to) {
+GemmArgs added_product(GemmForm form, const Tensor& a, const Operand& weight, const Tensor& to) {
   GemmArgs args{form, a, weight, to};
   args.mode = WriteMode::accumulate;
   return args;
@@ -97,7 +97,7 @@ void LowRankTerms::add_to(RankContext& context, const Tensor& reduced, const Ten
     const Tensor own = reduced.slice(1, term.first, term.rank);
     const Tensor to = y.slice(1, term.first_feature, term.features);
     if (!dropout_.drops_outputs(context)) {
-      run_product(context.ops, added_product(GemmForm::forward, own, b.tensor(), to));
+      run_product(context.ops, added_product(GemmForm::forward, own, b.operand(), to));
       continue;
     }
     const Tensor added = context.activation(to.shape(), MemoryTag::activations);
@@ -120,12 +120,12 @@ void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, co
   const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
   saved.keep(this, "d_reduced", d_reduced);
   if (!drop(context)) {
-    run_product(context.ops, added_product(GemmForm::data_gradient, d_reduced, a.tensor(), dx));
+    run_product(context.ops, added_product(GemmForm::data_gradient, d_reduced, a.operand(), dx));
     return;
   }
   const Tensor d_x =
       d_dropped ? d_dropped : context.ops.allocate(dx.dtype(), dx.shape(), MemoryTag::activations);
-  GemmArgs product{GemmForm::data_gradient, d_reduced, a.tensor(), d_x};
+  GemmArgs product{GemmForm::data_gradient, d_reduced, a.operand(), d_x};
   if (d_dropped) product.mode = WriteMode::accumulate;
   run_product(context.ops, product);
   drop_input(context, dropout_, tokens_of(context, d_x.dim(0)), d_x, d_x);

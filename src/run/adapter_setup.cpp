@@ -85,7 +85,9 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   adapters.base_format = config.peft.base_format;
   const int ranks = config.parallel.tensor_model_parallel_size;
   const bool asks = adapters.base_format == BaseFormat::blocks;
-  if (adapters.base_format && !asks) return check_base_format(*adapters.base_format, model, ranks);
+  if (adapters.base_format && !asks)
+    return check_base_format(*adapters.base_format, model, ranks, {},
+                             config.parallel.expert_tensor());
   if (!asks && config.train.skip_train) return;
   const auto& pretrained = config.checkpoint.pretrained_checkpoint;
   BlockTypes types = block_types(pretrained);

@@ -94,7 +94,9 @@ OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64
   const GemmForm of = use == WeightUse::forward ? GemmForm::forward : GemmForm::data_gradient;
   if (product && parameter.experts.any() && parameter.quantized)
     return quantized_forms(of, recipe_.products).b;
-  if (!product || !parameter.multiplied) return {};
+  // The factors of adapters are read by products too.
+  const bool factor = parameter.adapter && parameter.shape.rank() == 2 && !parameter.experts.any();
+  if (!product || !(parameter.multiplied || factor)) return {};
   GemmRequest request;
   request.form = of;
   request.dtype = format(parameter);

@@ -66,6 +66,31 @@ TEST_P(StoredBaseLayouts, EqualOneRank) {
   }
 }
 
+TEST(StoredBaseOfExperts, EqualsOneRankInEveryLayout) {
+  const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2", "model.moe_ffn_hidden_size=128",
+                          "model.moe_aux_loss_coeff=0"};
+  for (const char* format : {"nf4", "fp8"}) {
+    SCOPED_TRACE(format);
+    const bool halves = std::string(format) == "nf4";  // FP8 has 128 elements to a scale
+    const auto one = adapters_of(format, experts);
+    EXPECT_EQ(one.size(), 2u * 2 * (4 + 3 * 4));
+    for (const LayoutCase& c :
+         {layout(1, 1, 1, 2, {"model.expert_model_parallel_size=2"}, "ep2"),
+          layout(2, 1, 1, 1,
+                 {std::string("model.expert_tensor_parallel_size=") + (halves ? "2" : "1")}, "etp"),
+          layout(2, 1, 1, 2,
+                 {"model.expert_model_parallel_size=4", "model.expert_tensor_parallel_size=1"},
+                 "ep4")}) {
+      SCOPED_TRACE(c.name);
+      const auto many = adapters_of(format, experts + c.overrides);
+      ASSERT_EQ(many.size(), one.size());
+      for (const auto& [name, tensor] : one)
+        EXPECT_LE(test::relative_error(many.at(name), tensor), 1e-4) << name;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Cases, StoredBaseLayouts,
     testing::Values(layout(2, 1, 1, 1), layout(1, 2, 1, 1), layout(1, 1, 2, 1), layout(1, 1, 1, 2),

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "nn/adapter_settings.h"
+#include "ops/gemm.h"
 #include "optim/muon.h"
 #include "support/engine_on_blanks.h"
 #include "support/temporary_folder.h"
@@ -108,6 +109,25 @@ TEST(AdapterRuns, LearnInLayersOfMultiTokenPrediction) {
     changed += of_layer(path) && bytes != before.at(path) ? 1 : 0;
   EXPECT_GT(changed, 6u);
   EXPECT_EQ(dry_run(run.setup).peak.bytes, run.rank.device->memory().peak_bytes);
+}
+
+/// As in generation, where products of a few rows are as fast as they read their weights.
+TEST(AdapterRuns, HavePackedFactorsWhereWeightsArePacked) {
+  const Overrides of = tiny_run() + kDora + Overrides{"mixed_precision=bf16_mixed"};
+  EngineOnBlanks plain(of + Overrides{"model.packed_weights=false"});
+  if (!reads_packed_weights(plain.rank.ops, DType::bf16)) return;
+  EngineOnBlanks packed(of + Overrides{"model.packed_weights=true"});
+  int factors = 0;
+  for (const Parameter* parameter : packed.engine.store().parameters()) {
+    if (!parameter->adapter || parameter->shape.rank() != 2) continue;
+    const AcquiredWeight weight(packed.engine.store(), *parameter, WeightUse::forward);
+    EXPECT_FALSE(weight.operand().form().plain()) << parameter->path;
+    ++factors;
+  }
+  EXPECT_EQ(factors, 2 * (4 + 7));  // of two blocks: q, k and v, and gate and up, have one A
+  packed.steps(3), plain.steps(3);
+  EXPECT_EQ(packed.weights(true), plain.weights(true));
+  EXPECT_EQ(dry_run(packed.setup).peak.bytes, packed.rank.device->memory().peak_bytes);
 }
 
 TEST(AdapterRuns, ResumeBitwise) {

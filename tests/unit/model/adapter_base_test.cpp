@@ -71,9 +71,29 @@ TEST(AdapterBase, RefusesDegreesThatCutBlocks) {
               ThrowsMessage<ConfigError>(HasSubstr("expected bf16, fp8 or null")));
 }
 
-TEST(AdapterBase, ExpertsHaveTheRecipesFormat) {
-  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, model_of("mixtral"), 1); },
-              ThrowsMessage<ConfigError>(HasSubstr("models with experts")));
+TEST(AdapterBase, ExpertsAreCutByTheRanksThatShareThem) {
+  const ModelConfig mixtral = model_of("mixtral");  // 64 wide, experts of 64 features
+  check_base_format(BaseFormat::nf4, mixtral, 1);
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, mixtral, 1, {}, 2); },
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("peft.base_format with model.expert_tensor_parallel_size = 2"),
+                        HasSubstr("32 of the 64 input features of "
+                                  "model.layers.0.block_sparse_moe.experts.0.w2"),
+                        HasSubstr("nearest degree that works: 1"))));
+  ModelConfig wide = mixtral;
+  wide.moe.feed_forward = 128;
+  check_base_format(BaseFormat::nf4, wide, 1, {}, 2);
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, wide, 1, {}, 4); },
+              ThrowsMessage<ConfigError>(HasSubstr("nearest degree that works: 2")));
+  EXPECT_THAT([&] { check_base_format(BaseFormat::blocks, mixtral, 1); },
+              ThrowsMessage<ConfigError>(HasSubstr("do not stay for models with experts")));
+}
+
+/// Its matrices have sizes of their own.
+TEST(AdapterBase, LatentAttentionIsCutByHeads) {
+  const ModelConfig latent = model_of("deepseek_v3");
+  for (const BaseFormat format : {BaseFormat::fp8, BaseFormat::nf4})
+    check_base_format(format, latent, 1);
 }
 
 }  // namespace
