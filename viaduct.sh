@@ -28,11 +28,12 @@ usage: ./viaduct.sh COMMAND [arguments]
                         losses of its fine-tuning, `oracle adapters` of an adapter beside PEFT; these five write
                         docs/parity.md; `oracle exports` opens exports with the newest packages, `oracle tokenizers`
                         compares ids and texts with the `tokenizers` package (small), `oracle gguf` the values of
-                        quantized tensors with the `gguf` package (small), `oracle rounding` the error of quantized files
-                        with llama.cpp's (builds a part of it), `oracle templates` chat templates with `transformers`
+                        quantized tensors with the `gguf` package (small), `oracle llama.cpp` answers of exported files in
+                        llama.cpp (110 MB), `oracle rounding` the error of quantized files with llama.cpp's (builds a part of it),
+                        `oracle templates` chat templates with `transformers`
                         (small), `oracle tasks` the scores of tasks with `lm_eval` (large)
-  peers steps|gemms|experts|adapters|tokenization [options]
-                        time PyTorch, peft, oneDNN and OpenBLAS (large download), or tokenizers (small), alternating with
+  peers steps|gemms|experts|adapters|tokenization|conversations [options]
+                        time PyTorch, peft, oneDNN and OpenBLAS (large download), or tokenizers and transformers' templates (small), alternating with
                         Viaduct, and print the ratios (docs/benchmarks.md); `--quick` for a first look, `--help` for all options
   growth [options]      measure tokens/s by sequence length, model size and number of threads; `--quick` for a first look
   hardware [--quick]    run the tests of every op on every instruction set of this machine, measure peaks, products, attention and

@@ -1,203 +1,137 @@
 #!/usr/bin/python3
-"""Shows the registers, shared memory and spills of the GPU kernels, from the report of their build.
+"""Checks the machine code of the GPU kernels against what it may cost.
 
     cmake --preset cuda -D VIADUCT_CUDA_REPORT=ON && cmake --build --preset cuda --clean-first | tools/gpu_code.py
 
-reads ptxas's report of each kernel (-v), and fails if one spills more than --limit bytes of registers to memory (known
-ones may, as far as they do), or if a target lacks a kernel that another has. --table prints a Markdown table of the kernels whose name contains a word.
+reads ptxas's report of each kernel (-v), and fails if one spills more than --limit bytes of registers to memory (those with a budget
+of spills may, as far as it goes), or if a target lacks a kernel that another has. --table prints a Markdown table of the kernels whose
+name contains a word.
 
     tools/gpu_code.py --code build/cuda/libviaduct_cuda.so
 
-reads the machine code with cuobjdump (from the toolkit, or nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm from PyPI), and fails if
-a kernel lacks the instructions that make it fast: reads of 16 bytes, products of the matrix units. Without cuobjdump it reports
-that it is skipped.
+reads the machine code with cuobjdump (of the toolkit, or of an environment that `tools/python_env.sh build/gpu-code-env
+tools/gpu_code/requirements.txt` makes), and fails if a kernel is worse than its budget (tools/gpu_code/budgets, a table for each target, of nvcc 13.0): blocks that fit a multiprocessor,
+instructions per matrix instruction in each loop, and in loops divisions of whole numbers, accesses of one byte and local memory; or if
+it lacks the instructions that make it fast: reads of 16 bytes, products of the matrix units. Without cuobjdump it says that it is
+skipped.
+
+    tools/gpu_code.py build/cuda/report.txt --code build/cuda/libviaduct_cuda.so --write
+    tools/gpu_code.py --page docs/cuda.md
+
+make the numbers of a library the budgets of its targets, and put those of kernels with matrix instructions into a page.
 """
 
 import argparse
-import re
+import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 
-ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
-SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-USED = re.compile(r"Used (\d+) registers")
-SHARED = re.compile(r"(\d+) bytes smem")
-
-# Known kernels above the limit, by target: they may not become worse.
-KNOWN = {
-    ("sum_rows_kernel<8>", "sm_100f"): 180,
-    ("quantize_groups_kernel", "sm_100f"): 20,
-    ("combine_rows_kernel<8>", "sm_80"): 32,
-    ("combine_rows_kernel<8>", "sm_90a"): 32,
-    ("norm_backward_kernel<8>", "sm_80"): 24,
-    ("backward_queries_kernel<float, 64, 64>", "sm_89"): 24,
-    ("backward_keys_kernel<float, 192, 128, 1>", "sm_89"): 28,
-    ("combine_rows_kernel<8>", "sm_89"): 32,
-    ("norm_backward_kernel<8>", "sm_89"): 24,
-    ("sum_rows_kernel<8>", "sm_120"): 180,
-    ("quantize_groups_kernel", "sm_120"): 20,
-    ("combine_rows_kernel<8>", "sm_120"): 32,
-    ("norm_backward_kernel<8>", "sm_120"): 24,
-    ("column_sums_kernel<8>", "sm_120"): 112,
-    ("xielu_backward_kernel<1>", "sm_120"): 44,
-}
-
-FUNCTION = re.compile(r"Function : (\w+)")
-TARGET = re.compile(r"code for (sm_\w+)")
-OPCODE = re.compile(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ +)?([A-Z][\w.]*)")
-WIDE_READ, WIDE_COPY, PRODUCT = r"LDG\.E(\.\w+)*\.128", r"LDGSTS\.E(\.\w+)*\.128", r"HMMA\."
-# Products of warpgroups, of 16 and of 8 bits; kernels that have them are empty for other targets than sm_90a.
-GROUP_PRODUCT, GROUP_CODES, OF_GROUPS = r"HGMMA\.", r"QGMMA\.", r"^grouped_(code_)?warpgroups_kernel<"
-# Instructions that fast kernels need: part of the kernel's name (a regular expression), instruction, description. Each must match a kernel.
-EXPECTED = [
-    (r"^(elementwise|sum_rows|norm_forward|norm_forms|norm_backward|activation_forward|activation_forms|activation_backward|row_dots)_kernel<8",
-     WIDE_READ, "reads of 16 bytes"),
-    (r"^quantization_error_kernel<(true|1),", WIDE_READ, "reads of 16 bytes"),
-    (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16|Code),", PRODUCT, "products of the matrix units"),
-    (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16|float),", WIDE_COPY, "copies of 16 bytes to shared memory"),
-    (r"^(forward|backward_keys|backward_queries)_kernel<Code,", WIDE_READ, "reads of 16 bytes"),
-    (r"^(scores|values|keys)_kernel<", PRODUCT, "products of the matrix units"),
-    (r"^(scores|values|keys)_kernel<", WIDE_COPY, "copies of 16 bytes to shared memory"),
-    (r"^grouped_(gemm|codes)_kernel<", PRODUCT, "products of the matrix units"),
-    (r"^grouped_gemm_kernel<.*, (true|1)>$", WIDE_COPY, "copies of 16 bytes to shared memory"),
-    (r"^grouped_warpgroups_kernel<", GROUP_PRODUCT, "products of warpgroups"),
-    (r"^grouped_warpgroups_kernel<", WIDE_COPY, "copies of 16 bytes to shared memory"),
-    (r"^grouped_code_warpgroups_kernel<", GROUP_CODES, "products of warpgroups"),
-]
+sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu_code"))
+import budgets
+import expected
+import kernels as code
+import page
+import report
 
 
-@dataclass
-class Kernel:
-    name: str
-    target: str
-    registers: int = 0
-    spilled: int = 0
-    shared: int = 0
-    opcodes: frozenset = frozenset()
+ROOT = Path(__file__).resolve().parent.parent
 
 
-def read_code(lines):
-    """Reads the output of cuobjdump -sass: kernels and the names of their instructions."""
-    kernels, target, opcodes = [], "", set()
-    for line in lines:
-        if match := TARGET.search(line):
-            target = match[1]
-        elif match := FUNCTION.search(line):
-            opcodes = set()
-            kernels.append(Kernel(match[1], target, opcodes=opcodes))
-        elif match := OPCODE.search(line):
-            opcodes.add(match[1])
+def output_of(tool, form, library):
+    """The lines of one form of cuobjdump's output, as they come."""
+    beside = dict(os.environ, PATH=f"{Path(tool).parent}{os.pathsep}{os.environ['PATH']}")  # where nvdisasm is
+    with subprocess.Popen([tool, form, library], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=beside) as running:
+        yield from running.stdout
+        said = running.stderr.read().strip()
+    if running.returncode != 0:
+        raise OSError(f"{tool} {form} {library}: {said}")
+
+
+def read_library(tool, library):
+    """The kernels of all targets of the library. Registers and threads of a name are those of the library's only target of its kind."""
+    kernels = code.read_code(output_of(tool, "-sass", library))
+    resources = code.read_resources(output_of(tool, "-res-usage", library))
+    threads = code.read_threads(output_of(tool, "-elf", library))
+    for kernel in kernels:
+        kernel.registers, kernel.shared = resources.get((kernel.target, kernel.name), (0, 0))
+        kernel.threads = threads.get(kernel.name, 0)
+    code.demangle(kernels)
+    dynamic = budgets.read_dynamic()
+    for kernel in kernels:
+        kernel.shared += dynamic.get(kernel.name, 0)
     return kernels
 
 
-def code_problems(kernels):
-    found = []
-    warpgroups = any(k.target == "sm_90a" for k in kernels)
-    for name, instruction, what in EXPECTED:
-        if re.search(OF_GROUPS, name.removeprefix("^")) and not warpgroups:
-            continue
-        named = [k for k in kernels if re.search(name, k.name) and (k.target == "sm_90a" or not re.search(OF_GROUPS, k.name))]
-        if not named:
-            found.append(f"no kernel is called {name}: it should have {what}")
-        found += [f"{k.target}: {k.name} has no {what} ({instruction})" for k in named
-                  if not any(re.match(instruction, o) for o in k.opcodes)]
-    return found
+def find_tool(environment):
+    """cuobjdump of PATH, of the toolkit or of the environment; None if there is none."""
+    places = ["/usr/local/cuda/bin", *map(str, Path(environment).glob("lib/python3*/site-packages/nvidia/*/bin"))]
+    return shutil.which("cuobjdump") or shutil.which("cuobjdump", path=os.pathsep.join(places))
 
 
-def check_code(library):
-    tool = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
+def check_code(library, folder, reported, write, environment):
+    tool = find_tool(environment)
     if tool is None:
-        print("machine code: skipped, there is no cuobjdump (/usr/local/cuda/bin, PATH)")
+        print(f"machine code: skipped, there is no cuobjdump (PATH, /usr/local/cuda/bin, {environment})")
         return 0
-    done = subprocess.run([tool, "-sass", library], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        print(f"machine code: {tool} -sass {library}: {done.stderr.strip()}")
+    try:
+        kernels = read_library(tool, library)
+    except OSError as reason:
+        print(f"machine code: {reason}")
         return 1
-    kernels = read_code(done.stdout.splitlines())
-    demangle(kernels)
-    found = code_problems(kernels)
-    print(*found, sep="\n", end="\n" if found else "")
-    print(f"machine code of {len(kernels)} kernels: {len(found)} problems")
+    found, better = expected.problems(kernels), []
+    for target in sorted({kernel.target for kernel in kernels}):
+        of_target = [kernel for kernel in kernels if kernel.target == target]
+        if write:
+            spilled = {kernel.name: kernel.spilled for kernel in reported if kernel.target == target}
+            for kernel in of_target:
+                kernel.spilled = spilled.get(kernel.name, 0)
+            budgets.write(target, of_target, folder)
+        worse, less = budgets.problems(of_target, target, folder)
+        found, better = found + worse, better + less
+    print(*found, *better, sep="\n", end="\n" if found or better else "")
+    more = f", {len(better)} numbers are better than budgets: tools/gpu_code.py --write" if better else ""
+    print(f"machine code of {len(kernels)} kernels: {len(found)} problems{more}")
     return 1 if found else 0
 
 
-def read(lines):
-    """Reads the kernels of a report, in order. A line belongs to the kernel that was named last."""
-    kernels = []
-    for line in lines:
-        if match := ENTRY.search(line):
-            kernels.append(Kernel(match[1], match[2]))
-        elif not kernels:
-            continue
-        elif match := SPILLS.search(line):
-            kernels[-1].spilled = max(int(match[1]), int(match[2]))
-        elif match := USED.search(line):
-            kernels[-1].registers = int(match[1])
-            if match := SHARED.search(line):
-                kernels[-1].shared = int(match[1])
-    return kernels
-
-
-def shorten(name):
-    """viaduct::cuda::(anonymous namespace)::f<float, 64>(Args) is f<float, 64>."""
-    return re.sub(r"viaduct::cuda::|\(anonymous namespace\)::|void |\(int\)|\([^()]*\)$", "", name)
-
-
-def demangle(kernels):
-    """Demangles names if the machine has c++filt."""
-    try:
-        done = subprocess.run(["c++filt"], input="\n".join(k.name for k in kernels), capture_output=True, text=True,
-                              check=True)
-    except FileNotFoundError:
-        return
-    for kernel, name in zip(kernels, done.stdout.splitlines()):
-        # nvcc names the anonymous namespace of a file after the file.
-        kernel.name = shorten(re.sub(r"_GLOBAL__N__\w+::", "", name))
-
-
-def problems(kernels, limit):
-    if not kernels:
-        return ["no kernel in the report: was VIADUCT_CUDA_REPORT on, and did the build compile anything?"]
-    limit_of = {(k.name, k.target): max(limit, KNOWN.get((k.name, k.target), 0)) for k in kernels}
-    found = [f"{k.target}: {k.name} keeps {k.spilled} bytes of registers in memory, the limit is "
-             f"{limit_of[k.name, k.target]}" for k in kernels if k.spilled > limit_of[k.name, k.target]]
-    found += [f"{k.target}: {k.name}: the report lacks its registers" for k in kernels if k.registers == 0]
-    targets = sorted({k.target for k in kernels})
-    for name in sorted({k.name for k in kernels}):
-        missing = [t for t in targets if not any(k.name == name and k.target == t for k in kernels)]
-        found += [f"{t}: {name} was not compiled" for t in missing]
-    return found
-
-
-def table(kernels, word):
-    targets = sorted({k.target for k in kernels}, key=lambda t: int(re.sub(r"\D", "", t)))
-    rows = [f"| kernel | {' | '.join(targets)} |", "|---" * (len(targets) + 1) + "|"]
-    for name in dict.fromkeys(k.name for k in kernels if word in k.name):
-        registers = {k.target: k.registers for k in kernels if k.name == name}
-        rows.append(f"| `{name}` | {' | '.join(str(registers.get(t, '')) for t in targets)} |")
-    return "\n".join(rows)
+def check_report(kernels, limit, folder):
+    of_targets = {target: budgets.read(target, folder) or {} for target in {kernel.target for kernel in kernels}}
+    found = report.problems(kernels, limit, of_targets)
+    print(*found, sep="\n", end="\n" if found else "")
+    print(f"{len({k.name for k in kernels})} kernels for {len(of_targets)} targets, {len(found)} problems")
+    return 1 if found else 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", nargs="?", type=argparse.FileType(), default=sys.stdin)
+    parser.add_argument("report", nargs="?", type=argparse.FileType(), help="(default: standard input, without --code)")
     parser.add_argument("--limit", type=int, default=16, help="bytes of registers that a kernel may spill to memory")
     parser.add_argument("--table", metavar="WORD", help="print the registers of kernels whose name contains WORD, as Markdown")
-    parser.add_argument("--code", metavar="LIBRARY", help="check the machine code of LIBRARY instead of a report")
+    parser.add_argument("--code", metavar="LIBRARY", help="check the machine code of LIBRARY")
+    parser.add_argument("--budgets", metavar="FOLDER", default=budgets.FOLDER, help="(default: tools/gpu_code/budgets)")
+    parser.add_argument("--tools", metavar="FOLDER", default=ROOT / "build/gpu-code-env",
+                        help="a Python environment that has cuobjdump (default: build/gpu-code-env)")
+    parser.add_argument("--write", action="store_true", help="make the numbers of LIBRARY, and the spills of the report, the budgets")
+    parser.add_argument("--page", metavar="PAGE", type=Path, help="put the table of kernels with matrix instructions into PAGE")
     args = parser.parse_args()
+    if args.write and (args.code is None or args.report is None):
+        parser.error("--write needs a report (of the spills) and --code")
+    if args.page is not None:
+        page.put(args.page, args.budgets)
+        return 0
+    reported, status = [], 0
+    if args.report is not None or args.code is None:
+        reported = report.read(args.report or sys.stdin)
+        code.demangle(reported)
+        if args.table is not None:
+            print(report.table(reported, args.table))
+        if not args.write:
+            status = check_report(reported, args.limit, args.budgets)
     if args.code is not None:
-        return check_code(args.code)
-    kernels = read(args.report)
-    demangle(kernels)
-    if args.table is not None:
-        print(table(kernels, args.table))
-    found = problems(kernels, args.limit)
-    print(*found, sep="\n", end="\n" if found else "")
-    targets = len({k.target for k in kernels})
-    print(f"{len({k.name for k in kernels})} kernels for {targets} targets, {len(found)} problems")
-    return 1 if found else 0
+        status |= check_code(args.code, args.budgets, reported, args.write, args.tools)
+    return status
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ namespace {
 struct Arguments {
   ConvertSettings settings;
   std::string format, dtype, new_row_start;
+  int transformers = 0;
   std::filesystem::path new_tokens;
   std::vector<std::string> overrides;
 };
@@ -64,6 +65,9 @@ int run(Arguments& arguments) {
                 "needs dist.ranks above 1; without them it has one shard");
   if (!arguments.format.empty()) arguments.settings.format = kFormats.at(arguments.format);
   if (!arguments.dtype.empty()) arguments.settings.dtype = export_format(arguments.dtype);
+  if (arguments.transformers != 0)
+    arguments.settings.config_form =
+        arguments.transformers == 4 ? ConfigForm::version4 : ConfigForm::version5;
   VIADUCT_CHECK(ConfigError, arguments.new_row_start.empty() || !arguments.new_tokens.empty(),
                 "viaduct convert: --add-tokens-init {} without --add-tokens FILE",
                 arguments.new_row_start);
@@ -128,6 +132,12 @@ Subcommand add_convert(CLI::App& root) {
                   "Number format of an export: fp32, bf16, fp16, fp8 (Hugging Face: 128 × 128 "
                   "blocks with scales), or of a GGUF file " +
                       gguf_format_names() + "; by default each tensor keeps its own");
+  app->add_option("--transformers", arguments->transformers,
+                  "The version of Hugging Face's transformers whose spelling of config.json a "
+                  "Hugging Face folder gets: 4 (rope_theta and rope_scaling, torch_dtype) or 5 "
+                  "(rope_parameters, dtype); default: that of the folder that the model came "
+                  "from, and for models that came from none one that both read")
+      ->check(CLI::IsMember({4, 5}));
   app->add_option("--max-shard-bytes", arguments->settings.max_shard_bytes,
                   "Maximum size of a weight file in a Hugging Face folder")
       ->check(positive())

@@ -75,6 +75,9 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
   warn_of(result.hidden_context,
           "thoughts (reasoning_content, thinking) or documents that the template does not show, so "
           "that no model sees or learns them");
+  warn_of(result.joined_parts,
+          "content as a list of parts, which the template does not take; their texts are joined by "
+          "line breaks, as llama.cpp and vLLM do");
   warn_of(result.encoded_twice,
           "calls whose arguments are JSON as a text, of which the template makes JSON again: what "
           "is learned is a text of escaped JSON, \"{\\\"…\", as transformers renders it; give "

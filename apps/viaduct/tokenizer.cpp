@@ -125,7 +125,9 @@ int decode(const Options& options) {
   for (size_t number = 1; read_line(line); ++number) {
     std::vector<int32_t> ids = parse_ids(line, number);
     if (options.skip_special)
-      std::erase_if(ids, [&](int32_t id) { return tokenizer.is_special(id); });
+      std::erase_if(ids, [&](int32_t id) {
+        return options.exact_bytes ? tokenizer.is_special(id) : tokenizer.is_left_out(id);
+      });
     if (options.exact_bytes) {
       write_line(tokenizer.decode(ids));
     } else {

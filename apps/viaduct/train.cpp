@@ -6,8 +6,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <iterator>
 #include <memory>
+#include <system_error>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -32,6 +35,7 @@
 #include "train/fit_micro_batch.h"
 #include "train/signals.h"
 #include "train/trainer.h"
+#include "train/watched_metric.h"
 #include "train_simulated.h"
 
 namespace viaduct::cli {
@@ -192,21 +196,30 @@ int run_training(const RunSetup& setup, const Launch& launch) {
   return 0;
 }
 
-/// Before any rank starts: ConfigError for data that are not there, and for a save folder that is
-/// none, or whose model a checkpoint would hide.
-void check_folders(const RunConfig& config) {
-  check_dataset_files(config.dataset);
-  const auto& save = config.checkpoint.save;
+/// ConfigError for a save folder that is none, that cannot be made or written to, or whose model a
+/// checkpoint would hide.
+void check_save_folder(const std::string& save) {
   std::error_code error;
+  std::filesystem::path there = std::filesystem::absolute(save);
+  while (!std::filesystem::exists(there, error) && there.has_relative_path())
+    there = there.parent_path();
   VIADUCT_CHECK(
-      ConfigError, !save || !std::filesystem::is_regular_file(*save, error),
-      "checkpoint.save: {} is a file; expected a folder of this run, or one that does not "
-      "exist",
-      save.value_or(""));
-  VIADUCT_CHECK(ConfigError, !save || !holds_hugging_face_model(*save),
+      ConfigError, std::filesystem::is_directory(there, error),
+      "checkpoint.save: {} is a file; expected a folder of this run, or one that does not exist",
+      there == std::filesystem::absolute(save) ? save : there.string());
+  VIADUCT_CHECK(ConfigError, ::access(there.c_str(), W_OK | X_OK) == 0,
+                "checkpoint.save: {}: nothing can be written into {}: {}", save, there.string(),
+                std::generic_category().message(errno));
+  VIADUCT_CHECK(ConfigError, !holds_hugging_face_model(save),
                 "checkpoint.save: {} holds a Hugging Face model (config.json and safetensors); "
                 "expected a folder of this run, or one that is empty or does not exist",
-                save.value_or(""));
+                save);
+}
+
+/// Before any rank starts: ConfigError for data that are not there, and for the save folder.
+void check_folders(const RunConfig& config) {
+  check_dataset_files(config.dataset);
+  if (config.checkpoint.save) check_save_folder(*config.checkpoint.save);
 }
 
 /// The same as a warning: a dry run may be made where the data are not.
@@ -329,6 +342,7 @@ Subcommand add_train(CLI::App& root) {
               std::vector<std::string> warnings = check_conversations(prepared);
               // A run's trainer gives them.
               if (options->dry_run) {
+                check_watched_metric(prepared.config);
                 std::ranges::move(warnings, std::back_inserter(prepared.warnings));
                 if (std::string unsaved = unsaved_warning(prepared.config); !unsaved.empty())
                   prepared.warnings.push_back(std::move(unsaved));

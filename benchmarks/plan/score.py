@@ -19,6 +19,8 @@ import known_memory
 
 # Models that constants are fitted on; every other model is held out.
 FIT_MODELS = ("llama3-8b", "llama3.1-8b", "mpt-7b", "internlm-7b", "llama3-70b-12L")
+# Models whose families are newer than Llama 3, or have other layers.
+NEWER = ("deepseek", "glm", "gpt-oss", "kimi", "llama4", "moonlight", "nemotron", "qwen3")
 LEAST_ROWS = 10  # rows that one constant needs at least
 SHEETS = "specification sheets"
 
@@ -131,7 +133,27 @@ def constants_report(scored, head):
             table(head, [[name, *summary(of)] for name, of in errors.items()]))
 
 
-def report(scored, unsupported, basis):
+def newer_models_report(scored, unsupported, rows, head):
+    members = {}
+    for r in scored:
+        if r["row"]["model"].startswith(NEWER):
+            members.setdefault(r["row"]["model"], []).append(r)
+    everything = [r for some in members.values() for r in some]
+    without = [r for r in everything if not r["row"]["model"].startswith("moonlight")]
+    named = {"all of them": everything, "without `moonlight-16b-a3b`, whose steps hosts bound": without,
+             **{f"`{model}`": members[model] for model in sorted(members)}}
+    text = "\nNewer models, those with layers of their own:\n\n" + table(
+        head, [[name, *summary([r["error"] for r in some])] for name, some in named.items() if some])
+    lacking = {}
+    for row in unsupported:
+        model = rows[row["id"]]["model"]
+        if model.startswith(NEWER) and "attention of kind" in row["reason"]:
+            lacking.setdefault((model, re.search("attention of kind (.*?)(?: \\(.*\\))?, so", row["reason"])[1]), []).append(row)
+    return text + "\nNot predicted, because the trainer lacks their layers:\n\n" + table(
+        ["model", "rows", "layers"], [[f"`{model}`", len(some), kind] for (model, kind), some in sorted(lacking.items())])
+
+
+def report(scored, unsupported, basis, all_rows):
     head = ["rows", "n", "mean", "median", "90 % below", "bias", "within 15 %"]
     text = f"Basis: {basis}.\n\n" + table(head, [[name, *summary([r["error"] for r in rows])]
                                                  for name, rows in groups_of(scored).items()])
@@ -144,6 +166,7 @@ def report(scored, unsupported, basis):
              " same GPU reaches:\n\n" + table(head, [["all", *summary(constant)]]))
     if basis == SHEETS:
         text += constants_report(scored, head)
+        text += newer_models_report(scored, unsupported, all_rows, head)
     text += regret_report(scored)
     worst = sorted((r for r in scored if abs(r["error"]) > 0.25), key=lambda r: -abs(r["error"]))
     text += "\nOff by more than 25 %:\n\n" + table(
@@ -298,7 +321,7 @@ def main():
         of_memory = {r["id"]: r for r in csv.DictReader(open(here / "published_memory.csv"))}
         text = memory_report(rows, models, of_memory, document["memory"] + memory["memory"])
     else:
-        text = report(scored, document["unsupported"], "one constant per GPU" if options.constants else SHEETS)
+        text = report(scored, document["unsupported"], "one constant per GPU" if options.constants else SHEETS, rows)
     if not options.markdown:
         print(text)
         return 0

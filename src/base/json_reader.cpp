@@ -2,12 +2,33 @@
 
 namespace viaduct {
 
+namespace {
+
+/// The length of the character of UTF-8 at the begin of `text`; 0 if it is cut off or ill-formed.
+size_t character_bytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const size_t bytes = lead < 0x80 ? 1 : lead < 0xC0 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (bytes > text.size() || lead > 0xF4) return 0;
+  for (const char c : text.substr(0, bytes).substr(1))
+    if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) return 0;
+  return bytes;
+}
+
+}  // namespace
+
 std::string shown_name(std::string_view name) {
   constexpr size_t kLongest = 200;
   std::string shown;
-  for (const char c : name.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    shown += byte < 0x20 || byte == 0x7f ? '?' : c;
+  for (std::string_view rest = name.substr(0, kLongest); !rest.empty();) {
+    const size_t bytes = character_bytes(rest);
+    const auto byte = static_cast<unsigned char>(rest.front());
+    const bool plain = bytes > 0 && byte >= 0x20 && byte != 0x7f;
+    if (plain) {
+      shown += rest.substr(0, bytes);
+    } else if (bytes > 0 || rest.size() > 3 || name.size() <= kLongest) {  // not cut off here
+      shown += '?';
+    }
+    rest.remove_prefix(plain ? bytes : 1);
   }
   if (name.size() > kLongest) shown += "...";
   return shown;

@@ -47,14 +47,17 @@ NotFinite not_finite(const Tensor& tensor) {
 
 }  // namespace
 
+void check_finite(const Tensor& tensor, const std::string& name, const std::string& where) {
+  const NotFinite found = not_finite(tensor);
+  VIADUCT_CHECK(IoError, found.count == 0,
+                "{}: {}: {} of {} values {} NaN or infinite, the first at element {}", where,
+                shown_name(name), found.count, tensor.elements(), found.count == 1 ? "is" : "are",
+                found.first);
+}
+
 void check_finite(const TensorSource& source) {
-  for (const TensorInfo& info : source.tensors()) {
-    const NotFinite found = not_finite(source.tensor(info.name));
-    VIADUCT_CHECK(IoError, found.count == 0,
-                  "{}: {}: {} of {} values {} NaN or infinite, the first at element {}",
-                  source.where(), shown_name(info.name), found.count, info.shape.elements(),
-                  found.count == 1 ? "is" : "are", found.first);
-  }
+  for (const TensorInfo& info : source.tensors())
+    check_finite(source.tensor(info.name), info.name, source.where());
   source.check_read();
 }
 

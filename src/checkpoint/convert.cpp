@@ -254,6 +254,7 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
       settings.dtype ? plain_dtype(*settings.dtype) : stored_format(from.weights->tensors()));
   if (settings.dtype == ExportFormat::fp8)
     config = with_fp8_blocks(config, tensors.unquantized_modules());
+  if (settings.config_form) config = in_config_form(config, *settings.config_form);
   write_file_atomically(unfinished.path() / "config.json", config);
   const std::string further = further_fields_of(config);
   if (!further.empty()) {
@@ -392,6 +393,10 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
                 "convert: a {} has no layout of ranks, but {} shards were requested",
                 format == ModelFormat::gguf ? "GGUF file" : "Hugging Face folder",
                 settings.plan->shards);
+  VIADUCT_CHECK(ConfigError, !settings.config_form || format == ModelFormat::hugging_face,
+                "convert: --transformers {} is for Hugging Face folders; {} is written as a {}",
+                settings.config_form == ConfigForm::version4 ? 4 : 5, settings.to.string(),
+                checkpoint ? "checkpoint" : "GGUF file");
   VIADUCT_CHECK(ConfigError, !checkpoint || !settings.dtype,
                 "convert: --dtype {} is for exports (a Hugging Face folder or a GGUF file); a "
                 "checkpoint keeps the stored format",

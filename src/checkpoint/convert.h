@@ -16,6 +16,7 @@
 #include "checkpoint/extend_vocabulary.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors_writer.h"
+#include "model/config_form.h"
 
 namespace viaduct {
 
@@ -42,6 +43,8 @@ struct ConvertSettings {
   /// Absent: gguf if `to` ends in .gguf; peft from a run with adapters; else a checkpoint for a
   /// Hugging Face folder without an adapter, and a Hugging Face folder for others.
   std::optional<ModelFormat> format;
+  /// The spelling of config.json in a Hugging Face folder; absent: as it was.
+  std::optional<ConfigForm> config_form = {};
   /// Of the tensors of an export (a Hugging Face folder or a GGUF file); absent: as stored.
   std::optional<ExportFormat> dtype;
   /// Of the written checkpoint; absent: one shard with everything.

@@ -101,8 +101,9 @@ void add_gguf_rope(GgufHeadWriter& head, const std::string& prefix, const Rotary
       head.add_f32(prefix + "rope.scaling.yarn_beta_slow", rotary.beta_slow);
       return;
     case RopeScalingKind::longrope:
-      fail<ConfigError>(
-          "GGUF: rope_type longrope cannot be converted (linear, llama3 and yarn can)");
+    case RopeScalingKind::proportional:
+      fail<ConfigError>("GGUF: rope_type {} cannot be converted (linear, llama3 and yarn can)",
+                        rotary.scaling == RopeScalingKind::longrope ? "longrope" : "proportional");
   }
 }
 

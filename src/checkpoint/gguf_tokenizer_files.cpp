@@ -144,8 +144,12 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
   for (const auto& [field, key] : named) {
     if (const auto text = text_of(keys.integer(key, -1))) config[field] = *text;
   }
-  // Else transformers makes its own class for the type of some models, which cuts other tokens.
-  if (files.contains("tokenizer.json")) config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  if (files.contains("tokenizer.json")) {
+    // Else transformers makes its own class for the type of some models, which cuts other tokens;
+    // and of this class transformers 4 gives token_type_ids too, which models that generate refuse.
+    config["tokenizer_class"] = "PreTrainedTokenizerFast";
+    config["model_input_names"] = {"input_ids", "attention_mask"};
+  }
   if (config.empty()) return;
   files[kName] =
       config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

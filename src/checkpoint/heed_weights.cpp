@@ -137,13 +137,16 @@ void check_constants(const ModelConfig& config, const TensorSource& weights,
       const std::string name = stored_name(weights, ParameterMaker::at(pattern, layer), names);
       const TensorInfo* info = weights.find(name);
       if (info == nullptr || !is_floating(info->dtype) || info->shape.elements() != 1) continue;
-      double found = 0;
+      double found = 0, rounded = 0;  // as stored, and as its format has the expected one
       const Tensor stored = weights.tensor(name);
       dispatch_floating(info->dtype, [&](auto zero) {
-        found = static_cast<float>(*stored.data<decltype(zero)>());
+        using Stored = decltype(zero);
+        found = static_cast<float>(*stored.data<Stored>());
+        rounded = static_cast<float>(static_cast<Stored>(static_cast<float>(value)));
       });
       weights.check_read();
-      VIADUCT_CHECK(ConfigError, std::fabs(found - value) <= 0.01 * std::fabs(value),
+      VIADUCT_CHECK(ConfigError,
+                    found == rounded || std::fabs(found - value) <= 0.01 * std::fabs(value),
                     "{}: {} is {} in the weights, which is not supported (supported: {})", where,
                     name, found, value);
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checkpoint/check_finite.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_experts.h"
 #include "checkpoint/round_tensor.h"
@@ -128,6 +129,7 @@ class MergedWeights final : public DerivedSource {
     if (adapter_.settings.magnitudes)
       apply_magnitudes(weight, factor(kAdapterMagnitude), by.transposed);
     adapter_.tensors->check_read();
+    check_finite(weight, name, adapter_.tensors->where() + ": merged with the model");
     Rounding rounding;
     return rounded_tensor(weight, find(name)->dtype, name, rounding);
   }

@@ -108,6 +108,7 @@ std::vector<std::string> names(const Json& config, const char* name, const std::
 /// Refuses adapters that are not low-rank terms of a model as it was.
 void check_kind(const Json& config, const std::string& where) {
   const std::string type = string_member(config, "peft_type", where);
+  VIADUCT_CHECK(ConfigError, !type.empty(), "{}: has no peft_type; expected LORA", where);
   VIADUCT_CHECK(ConfigError, type == "LORA", "{}: peft_type {} is not supported (supported: LORA)",
                 where, shown_name(type));
   const std::string bias = string_member(config, "bias", where, "none");

@@ -71,7 +71,8 @@ bool is_leftover(const std::filesystem::path& save, const std::string& name) {
   }
   if (type != std::filesystem::file_type::regular) return false;
   if (base == kLatest || base == kBest) return is_number(end);
-  for (const std::string_view own : {"config.yaml", "metrics.jsonl", "router_load.svg"})
+  for (const std::string_view own :
+       {"config.yaml", "metrics.jsonl", "router_load.svg", "sessions.jsonl"})
     if (base == own) return dead_process(end).has_value();
   return false;
 }

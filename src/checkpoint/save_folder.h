@@ -59,10 +59,10 @@ HiddenSteps hide_old_steps(const std::filesystem::path& save, int64_t keep_last)
 /// Restores a step that an interrupted save was about to replace, recreates `latest` if a first
 /// save was interrupted before writing it, and removes the remains of interrupted saves. These are
 /// only folders step_NNNNNNNN.tmp-new and .tmp-old (or .tmp-old2 …), and files of a run's own
-/// (`latest`, `best`, config.yaml, metrics.jsonl, router_load.svg) as NAME.tmp-PID of processes
-/// that do not exist on this machine. The caller must hold the folder (checkpoint/run_lock.h);
-/// folders that `remover` is removing are left to it. One that cannot be removed stays, with a
-/// warning.
+/// (`latest`, `best`, config.yaml, metrics.jsonl, router_load.svg, sessions.jsonl) as NAME.tmp-PID
+/// of processes that do not exist on this machine. The caller must hold the folder
+/// (checkpoint/run_lock.h); folders that `remover` is removing are left to it. One that cannot be
+/// removed stays, with a warning.
 void remove_leftovers(const std::filesystem::path& save, const OldSteps* remover = nullptr);
 /// Whether a folder holds nothing but such remains, and the lock of whoever left them.
 bool has_only_leftovers(const std::filesystem::path& save);

@@ -112,6 +112,7 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   take(more.hidden_tools, result.hidden_tools);
   take(more.hidden_context, result.hidden_context);
   take(more.encoded_twice, result.encoded_twice);
+  take(more.joined_parts, result.joined_parts);
   take(more.passed_over, result.passed_over);
   for (const auto& [token, count] : more.control_tokens) result.control_tokens[token] += count;
   for (const std::string& name : more.train_on) {

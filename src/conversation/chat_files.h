@@ -70,6 +70,7 @@ struct ChatFilesResult {
   ProblemCount hidden_tools;    ///< valid lines whose text does not show all tools or tool calls
   ProblemCount hidden_context;  ///< whose text does not show all thoughts or documents
   ProblemCount encoded_twice;   ///< whose text has arguments of calls as JSON inside of a text
+  ProblemCount joined_parts;    ///< whose lists of text parts were made texts for the template
   /// Valid lines with messages that say that they are learned, and are not by what is learned.
   ProblemCount passed_over;
   ControlTokenCounts control_tokens;

@@ -84,8 +84,9 @@ void ControlTokens::count(const Conversation& conversation, ControlTokenCounts& 
   count(conversation.documents, counts);
   for (const auto& [name, value] : conversation.variables) count(value, counts);
   if (conversation.plain) {
-    const std::string_view text = conversation.plain->text;
-    for (const auto& [begin, end] : own_words(*conversation.plain))
+    const Conversation::Plain plain = with_end(*conversation.plain);
+    const std::string_view text = plain.text;
+    for (const auto& [begin, end] : own_words(plain))
       count(TemplateValue(text.substr(begin, end - begin)), counts);
   }
 }
@@ -122,7 +123,32 @@ TemplateValue ControlTokens::marked(const TemplateValue& value) const {
   return value;
 }
 
-Conversation::Plain ControlTokens::marked(const Conversation::Plain& plain) const {
+Conversation::Plain ControlTokens::with_end(const Conversation::Plain& plain) const {
+  const std::string_view answer =
+      std::string_view(plain.text)
+          .substr(plain.answer_begin, plain.answer_end - plain.answer_begin);
+  std::optional<TextRange> last;
+  size_t at = plain.answer_begin;
+  tokens_.split(
+      answer, false, false,
+      [&](std::string_view words) {
+        at += words.size();
+        if (!only_white_space(words)) last.reset();
+      },
+      [&](int32_t, std::string_view token) {
+        last = {at, at + token.size()};
+        at += token.size();
+      });
+  Conversation::Plain result = plain;
+  if (last) {
+    auto& words = result.template_words;
+    words.insert(std::ranges::lower_bound(words, *last), *last);
+  }
+  return result;
+}
+
+Conversation::Plain ControlTokens::marked(const Conversation::Plain& given) const {
+  const Conversation::Plain plain = with_end(given);
   const std::string_view text = plain.text;
   Conversation::Plain result;
   size_t at = 0;

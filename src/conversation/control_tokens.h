@@ -37,7 +37,10 @@ class ControlTokens {
   void count(const TemplateValue& value, ControlTokenCounts& counts) const;
   TemplateValue marked(const TemplateValue& value) const;
   std::string marked_text(std::string_view text) const;
-  Conversation::Plain marked(const Conversation::Plain& plain) const;
+  Conversation::Plain marked(const Conversation::Plain& given) const;
+  /// The text whose completion's last token, if it is a control token, is a word of the form: a
+  /// completion ends with the model's end token by intent, and forges no turn with it.
+  Conversation::Plain with_end(const Conversation::Plain& plain) const;
 
   AddedTokens tokens_;
 };

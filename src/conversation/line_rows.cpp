@@ -10,6 +10,7 @@
 #include "conversation/line_members.h"
 #include "conversation/message_images.h"
 #include "conversation/shorten.h"
+#include "conversation/text_parts.h"
 #include "conversation/tool_visibility.h"
 #include "data/tokenizer/unicode.h"
 
@@ -152,6 +153,7 @@ void LineRows::convert_line(std::string_view line, const std::string& place,
                 result.form_place, form_name(*result.form));
   Conversation conversation = parse_conversation(value.as_map(), form, settings_.reading);
   const TrainOn train_on = settings_.train_on.value_or(default_train_on(conversation));
+  join_parts(conversation, place, result.counts);
   control_.count(conversation, result.counts.control_tokens);
   if (settings_.control_tokens_as_text) conversation = control_.marked(conversation);
   if (settings_.images != nullptr) {
@@ -182,6 +184,15 @@ void LineRows::convert_line(std::string_view line, const std::string& place,
   if (train_on != TrainOn::last) result.counts.own_rows += static_cast<int64_t>(texts.own.size());
   for (auto& [row, messages] : rows)
     add_row(std::move(row), messages, conversation, train_on, result);
+}
+
+void LineRows::join_parts(Conversation& conversation, const std::string& place,
+                          ChatFilesResult& counts) const {
+  if (conversation.plain || settings_.renderer == nullptr) return;
+  const size_t joined =
+      join_text_parts(*settings_.renderer, conversation, {false, settings_.clock});
+  if (joined > 0)
+    count_line(counts.joined_parts, place, counted(static_cast<int64_t>(joined), "message"));
 }
 
 void LineRows::check_tools(const Conversation& conversation, TrainOn train_on,

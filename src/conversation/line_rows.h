@@ -39,6 +39,9 @@ class LineRows {
   }
   /// The row of a text, with its pictures. InvalidConversation unless it has a place for each.
   ChatRow encoded(ConversationText text, const Conversation& conversation);
+  /// Contents that are lists of text become texts where the template takes texts; counts them.
+  void join_parts(Conversation& conversation, const std::string& place,
+                  ChatFilesResult& counts) const;
   /// InvalidConversation if an answer would be learned as an empty one, since its tool calls do not
   /// show; counts conversations with other tools or calls that do not.
   void check_tools(const Conversation& conversation, TrainOn train_on, const std::string& place,

@@ -6,6 +6,7 @@
 #include <bit>
 #include <functional>
 #include <optional>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -160,6 +161,15 @@ std::optional<int64_t> bytes_with(const RunSetup& setup, GlobalRank rank,
   }
 }
 
+/// Appends the settings of a change, without those that another change has given.
+void append_settings(std::string& text, const std::string& settings) {
+  std::istringstream words(settings);
+  for (std::string word; words >> word;) {
+    if ((" " + text + " ").find(" " + word + " ") == std::string::npos)
+      text += (text.empty() ? "" : " ") + word;
+  }
+}
+
 /// Bits by kind; nothing if two changes are of one kind.
 std::optional<uint32_t> kinds_of(const std::vector<Change>& changes, uint32_t chosen) {
   uint32_t kinds = 0;
@@ -195,7 +205,7 @@ std::vector<FittingSettings> changes_that_fit(const RunSetup& setup, GlobalRank 
     if (!bytes || *bytes > limit_bytes) continue;
     std::string settings;
     for (size_t i = 0; i < changes.size(); ++i)
-      if ((chosen >> i & 1) != 0) settings += (settings.empty() ? "" : " ") + changes[i].settings;
+      if ((chosen >> i & 1) != 0) append_settings(settings, changes[i].settings);
     found.push_back({std::move(settings), *bytes});
     found_kinds.push_back(kinds);
   }

@@ -11,6 +11,7 @@
 #include "conversation/line_members.h"
 #include "conversation/message_checks.h"
 #include "conversation/message_images.h"
+#include "conversation/text_parts.h"
 #include "conversation/tool_visibility.h"
 #include "generate/adapter_choice.h"
 
@@ -63,6 +64,33 @@ void check_image_tokens(const PromptImages* images, const PromptText& prompt) {
                 counted(prompt.images.count, "picture"));
 }
 
+/// The line's pictures into the messages; InvalidConversation if the model reads none.
+void take_images(const TemplateMap& line, bool reads_images, Conversation& conversation) {
+  if (reads_images) return read_images(line, conversation);
+  check_no_images(line, kReadsTexts);
+}
+
+/// Whether a line asks by {"prompt": TEXT} alone, as in a file of validation.sample_prompts.
+bool is_prompt(const TemplateMap& line) {
+  const TemplateValue* prompt = line.find("prompt");
+  return prompt != nullptr && prompt->is_text() && line.find("completion") == nullptr;
+}
+
+/// The conversation that a line asks an answer for; its prompt is a message of the user.
+Conversation asked_conversation(const std::string& line, const std::string& where, bool images) {
+  try {
+    const TemplateValue value = line_object(line);
+    if (!is_prompt(value.as_map())) return read_conversation(line, where, images);
+    Conversation conversation = conversation_of(value.as_map().find("prompt")->as_text());
+    take_images(value.as_map(), images, conversation);
+    return conversation;
+  } catch (const InvalidConversation& invalid) {
+    fail<ConfigError>("{}: {}", where, invalid.what());
+  } catch (const IoError& error) {
+    fail<ConfigError>("{}: {}", where, error.what());
+  }
+}
+
 }  // namespace
 
 ChatPrompts::ChatPrompts(ChatRenderer renderer, const Tokenizer& tokenizer,
@@ -112,12 +140,14 @@ void ChatPrompts::add_images(const Conversation& conversation, std::string& text
   prompt.images = images_->read(files);
 }
 
-PromptText ChatPrompts::prompt(const Conversation& given, std::string where) const {
-  check_messages(given, where);
+PromptText ChatPrompts::prompt(const Conversation& asked, std::string where) const {
+  check_messages(asked, where);
   PromptText prompt{.where = std::move(where)};
+  const RenderOptions options{.add_generation_prompt = true, .clock = clock_};
+  Conversation given = asked;
+  join_text_parts(renderer_, given, options);
   const Conversation marked = control_tokens_ ? control_tokens_->marked(given) : given;
   const Conversation conversation = images_ ? images_->places().shown(marked) : marked;
-  const RenderOptions options{.add_generation_prompt = true, .clock = clock_};
   try {
     std::string text = renderer_.render(conversation, options).text;
     if (images_) add_images(given, text, prompt);
@@ -149,11 +179,10 @@ Conversation conversation_of(std::string text) {
 Conversation read_conversation(const std::string& line, const std::string& where, bool images) {
   try {
     const TemplateValue value = line_object(line);
-    if (!images) check_no_images(value.as_map(), kReadsTexts);
     const ConversationReading reading{.checked = false};
     Conversation conversation =
         parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
-    if (images) read_images(value.as_map(), conversation);
+    take_images(value.as_map(), images, conversation);
     return conversation;
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
@@ -167,11 +196,7 @@ ChatMessage read_message(const std::string& line, const std::string& where, bool
     const TemplateValue value = TemplateValue::from_json(line, where);
     Conversation one;
     one.messages.push_back(ChatMessage::of_value(value));
-    if (images) {
-      read_images(value.as_map(), one);
-    } else {
-      check_no_images(value.as_map(), kReadsTexts);
-    }
+    take_images(value.as_map(), images, one);
     return std::move(one.messages.front());
   } catch (const InvalidConversation& invalid) {
     fail<ConfigError>("{}: {}", where, invalid.what());
@@ -188,7 +213,7 @@ std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, 
   for (const PromptText& line : lines) {
     try {
       Conversation conversation =
-          jsonl ? read_conversation(line.text, line.where, prompts.reads_images())
+          jsonl ? asked_conversation(line.text, line.where, prompts.reads_images())
                 : conversation_of(line.text);
       if (!images.empty()) {
         ChatMessage& message = conversation.messages.front();

@@ -31,10 +31,11 @@ class ChatPrompts {
   ChatPrompts& operator=(const ChatPrompts&) = delete;
 
   /// Text and ids of a conversation, with special tokens recognised and none added, and what of its
-  /// tools is not in the text. ConfigError if
-  /// there is nothing to answer: no messages, or the last one is an answer; where the template
-  /// refuses the conversation, and for pictures that cannot be read or have no place in its text.
-  PromptText prompt(const Conversation& conversation, std::string where) const;
+  /// tools is not in the text. Contents that are lists of text are joined where the template takes
+  /// texts (conversation/text_parts.h). ConfigError if there is nothing to answer: no messages, or
+  /// the last one is an answer; where the template refuses the conversation, and for pictures that
+  /// cannot be read or have no place in its text.
+  PromptText prompt(const Conversation& asked, std::string where) const;
 
   /// Whether messages may have pictures.
   bool reads_images() const { return images_ != nullptr; }
@@ -68,9 +69,9 @@ ChatMessage read_message(const std::string& line, const std::string& where, bool
 Conversation conversation_of(std::string text);
 
 /// Prompts of conversations, made of lines as read by read_prompt_lines: each a JSON object
-/// (`jsonl`; its `id` and `adapter` go into PromptText), or the text of a user. ConfigError that
-/// lists every line that is no conversation to answer. `images`: files of pictures that every text
-/// of a user begins with.
+/// (`jsonl`; a conversation, or a `prompt`, which is a message of the user; its `id` and `adapter`
+/// go into PromptText), or the text of a user. ConfigError that lists every line that is no
+/// conversation to answer. `images`: files of pictures that every text of a user begins with.
 std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
                                           const ChatPrompts& prompts,
                                           const std::vector<std::string>& images = {});

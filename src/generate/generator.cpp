@@ -109,6 +109,14 @@ void Generator::start(int64_t sequences) {
   cross_.reset();
   inputs_.clear();
   images_.assign(static_cast<size_t>(sequences), {});
+  std::vector<CachedHeads> heads;
+  if (config.full.any()) {
+    for (const int64_t block : blocks()) {
+      const int64_t dim = config.head_dim_of(block);
+      heads.push_back(
+          {std::max<int64_t>(1, config.kv_heads_of(block) / groups_.tp().size()), dim, dim});
+    }
+  }
   cache_ = std::make_unique<KeyValueCache>(
       device_, CacheShape{.layers = blocks(),
                           .kv_heads = kv_heads(),
@@ -117,7 +125,8 @@ void Generator::start(int64_t sequences) {
                           .dtype = settings_.layers.precision.activation,
                           .sequences = sequences,
                           .positions = settings_.positions + room(),
-                          .chunk = config.attention_chunk()});
+                          .chunk = config.attention_chunk(),
+                          .heads = std::move(heads)});
 }
 
 void Generator::truncate(int64_t i, int64_t tokens) {

@@ -34,7 +34,8 @@ std::string misfit(BaseFormat format, const ModelConfig& model, const AdaptableM
   // Heads of keys and values are the smallest pieces of their layer.
   const int64_t rows = by_inputs || ranks == 1 ? module.out
                        : module.layer == "linear_qkv"
-                           ? model.head_dim * std::max<int64_t>(1, model.kv_heads / ranks)
+                           ? model.head_dim_of(module.block) *
+                                 std::max<int64_t>(1, model.kv_heads_of(module.block) / ranks)
                            : module.out / ranks;
   if (rows * module.in % block == 0 && module.in % 2 == 0) return "";
   return fmt::format(

@@ -28,7 +28,8 @@ class BlockModules {
 
   void add_attention() const {
     constexpr const char* kLayer = "linear_qkv";
-    const int64_t q = model_.heads * model_.head_dim, kv = model_.kv_heads * model_.head_dim;
+    const int64_t block = model_.kind_of(layer_), head_dim = model_.head_dim_of(block);
+    const int64_t q = model_.heads * head_dim, kv = model_.kv_heads_of(block) * head_dim;
     const LatentSizes& latent = model_.latent;
     if (latent.any()) {
       if (latent.q_rank > 0) add_whole(names_.q_down, kLayer, latent.q_rank);
@@ -40,11 +41,11 @@ class BlockModules {
     } else if (names_.qkv.empty()) {
       add(names_.q, kLayer, q, model_.hidden);
       add(names_.k, kLayer, kv, model_.hidden);
-      add(names_.v, kLayer, kv, model_.hidden);
+      if (!model_.values_from_keys(block)) add(names_.v, kLayer, kv, model_.hidden);
     } else {
       add(names_.qkv, kLayer, q + 2 * kv, model_.hidden);
     }
-    add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim());
+    add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim(block));
   }
 
   void add_feed_forward() const {
@@ -71,6 +72,7 @@ class BlockModules {
  private:
   void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in) const {
     modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in});
+    modules_.back().block = model_.kind_of(layer_);
   }
 
   /// Of a weight that every tensor rank holds whole.

@@ -26,6 +26,7 @@ struct AdaptableModule {
   /// it is frozen, and its loss trains the adapters below; only kFurtherLayersPattern and names
   /// with this number ask for it, for few programs have these layers.
   int64_t further = -1;
+  int64_t block = 0;  // of a dense layer: the block that it is in, or is like
 };
 
 /// In peft.target_modules: every matrix of the layers of multi-token prediction.

@@ -74,12 +74,44 @@ void check_norms_of_heads(const ModelConfig& c, std::vector<std::string>& proble
               "a rope_scaling that lengthens heads (yarn, longrope)");
 }
 
+void check_full_attention(const ModelConfig& c, std::vector<std::string>& problems) {
+  const FullAttention& full = c.full;
+  const auto expect = [&](bool holds, const char* field, auto&& found, const char* needed) {
+    if (!holds) problems.push_back(fmt::format("model.{}: {} needs {}", field, found, needed));
+  };
+  const char *dim = "full_attention_kv_channels", *groups = "full_attention_num_query_groups",
+             *shared = "full_attention_values_from_keys";
+  expect(!full.any() || !c.latent.any(),
+         full.head_dim > 0   ? dim
+         : full.kv_heads > 0 ? groups
+                             : shared,
+         "a value", "multi_latent_attention=false");
+  expect(!full.any() || !c.encoder.any(), dim, "a value", "a model without an encoder");
+  expect(full.head_dim >= 0, dim, full.head_dim, "at least 1");
+  expect(full.kv_heads >= 0 && (full.kv_heads == 0 || c.heads % full.kv_heads == 0), groups,
+         full.kv_heads, fmt::format("a divisor of num_attention_heads = {}", c.heads).c_str());
+  const bool rotates = c.positions == PositionKind::rotary;
+  if (full.head_dim > 0 && full.head_dim != c.head_dim) {
+    expect(!rotates || c.window_rotary_base > 0, dim, full.head_dim, "window_rotary_base");
+    expect(!rotates || (c.window_rotary_width() >= 2 && c.window_rotary_width() % 2 == 0), dim,
+           full.head_dim, "an even number of rotated dims in layers with a window");
+    expect(c.positions != PositionKind::linear_bias, dim, full.head_dim, "positions without alibi");
+    expect(!c.qk_norm_own_weights, dim, full.head_dim, "qk_layernorm_own_weights=false");
+  }
+  expect(!full.values_from_keys ||
+             (c.v_l2_norm && c.qk_norm && !c.qk_norm_after_rotary && !c.qk_norm_own_weights),
+         shared, "true", "v_l2_norm and qk_layernorm before rope");
+  expect(!c.v_l2_norm || !c.latent.any(), "v_l2_norm", "true", "multi_latent_attention=false");
+  expect(!c.v_l2_norm || !c.encoder.any(), "v_l2_norm", "true", "a model without an encoder");
+}
+
 }  // namespace
 
 void check_attention(const ModelConfig& config, std::vector<std::string>& problems) {
   check_latent_attention(config, problems);
   check_layers_of_sizes(config, problems);
   check_norms_of_heads(config, problems);
+  check_full_attention(config, problems);
 }
 
 }  // namespace viaduct

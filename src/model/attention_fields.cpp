@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace viaduct {
 namespace {
 
@@ -20,6 +22,10 @@ std::string no_library_attention(const ModelFields& m) {
 }  // namespace
 
 void add_attention_fields(FieldGroup& group, ModelFields& config) {
+  const auto all_windows = [&config] {
+    return config.window_size.value() && std::ranges::count(config.window_layers.value(), 0) == 0;
+  };
+  constexpr const char* kAllWindows = "every layer has a window";
   const auto no_norms = [&config] { return !config.qk_layernorm.value(); };
   constexpr const char* kNoNorms = "model.qk_layernorm = false";
   group.field("qk_layernorm", config.qk_layernorm,
@@ -29,7 +35,8 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .field("qk_layernorm_per_head", config.qk_layernorm_per_head,
              "qk_layernorm: on each head; false: over all heads of query, and over all of key "
              "(OLMoE).")
-      .constraint("false needs num_query_groups divisible by tp");
+      .constraint("false needs num_query_groups divisible by tp")
+      .idle(no_norms, kNoNorms);
   group
       .field("qk_layernorm_after_rope", config.qk_layernorm_after_rope,
              "qk_layernorm: after rotary positions (Hunyuan); false: before them (Qwen 3).")
@@ -51,6 +58,10 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
              "Norms without weights on each head of query and key, in layers with rotary positions "
              "(Llama 4).")
       .constraint("needs rope; not with qk_layernorm or multi_latent_attention");
+  group
+      .field("v_l2_norm", config.v_l2_norm,
+             "Norms without weights on each head of value (Gemma 4).")
+      .constraint("without multi_latent_attention and encoder_num_layers");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,
@@ -65,6 +76,26 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .alias("window_attn_skip_freq")
       .constraint("one entry per layer")
       .idle([&config] { return !config.window_size.value(); }, "model.window_size is null");
+  group
+      .field("full_attention_kv_channels", config.full_attention_kv_channels,
+             "Channels of a head in layers without a window (Gemma 4); null: kv_channels.")
+      .range(1)
+      .constraint("with rope needs window_rotary_base; without multi_latent_attention")
+      .idle(all_windows, kAllWindows);
+  group
+      .field("full_attention_num_query_groups", config.full_attention_num_query_groups,
+             "Key-value heads in layers without a window (Gemma 4); null: num_query_groups.")
+      .range(1)
+      .constraint(
+          "divides num_attention_heads; a tensor rank has whole heads of both numbers, or "
+          "shares one with as many ranks")
+      .idle(all_windows, kAllWindows);
+  group
+      .field("full_attention_values_from_keys", config.full_attention_values_from_keys,
+             "Layers without a window have no projection of values: values are the keys before "
+             "their norm and rotation (Gemma 4).")
+      .constraint("needs v_l2_norm and qk_layernorm before rope")
+      .idle(all_windows, kAllWindows);
   group
       .field(
           "attention_chunk_size", config.attention_chunk_size,

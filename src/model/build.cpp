@@ -17,6 +17,7 @@
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/multi_token.h"
+#include "nn/output_scale.h"
 #include "nn/parallel_block.h"
 #include "ops/xielu.h"
 
@@ -28,24 +29,26 @@ using Maker = BlockMaker;
 /// The pieces of the QKV layer: three logical tensors, or runs of a fused one.
 std::vector<ParameterMaker::Piece> qkv_pieces(const Maker& m, int64_t layer) {
   const ModelConfig& c = m.config;
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const int64_t d = c.head_dim_of(layer), kv_heads = c.kv_heads_of(layer);
+  const int64_t q = c.heads * d, kv = kv_heads * d;
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   if (m.names.qkv.empty()) {
-    return {{at(m.names.q), c.heads, c.head_dim},
-            {at(m.names.k), c.kv_heads, c.head_dim},
-            {at(m.names.v), c.kv_heads, c.head_dim}};
+    std::vector<ParameterMaker::Piece> pieces{{at(m.names.q), c.heads, d},
+                                              {at(m.names.k), kv_heads, d}};
+    if (!c.values_from_keys(layer)) pieces.push_back({at(m.names.v), kv_heads, d});
+    return pieces;
   }
   const std::string fused = at(m.names.qkv);
   if (m.names.qkv_by_group) {
-    const int64_t queries = c.heads / c.kv_heads, d = c.head_dim;
+    const int64_t queries = c.heads / kv_heads;
     const int64_t all = q + 2 * kv, group = (queries + 2) * d;
     return {{fused, c.heads, d, 0, all, queries, group},
-            {fused, c.kv_heads, d, queries * d, all, 1, group},
-            {fused, c.kv_heads, d, (queries + 1) * d, all, 1, group}};
+            {fused, kv_heads, d, queries * d, all, 1, group},
+            {fused, kv_heads, d, (queries + 1) * d, all, 1, group}};
   }
-  return {{fused, c.heads, c.head_dim, 0, q + 2 * kv},
-          {fused, c.kv_heads, c.head_dim, q, q + 2 * kv},
-          {fused, c.kv_heads, c.head_dim, q + kv, q + 2 * kv}};
+  return {{fused, c.heads, d, 0, q + 2 * kv},
+          {fused, kv_heads, d, q, q + 2 * kv},
+          {fused, kv_heads, d, q + kv, q + 2 * kv}};
 }
 
 AttentionSpec attention_spec(const Maker& m, int64_t layer) {
@@ -53,9 +56,9 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   AttentionSpec spec;
   spec.layer = layer;
   spec.heads = c.heads / m.place.tp;
-  spec.kv_heads = std::max<int64_t>(1, c.kv_heads / m.place.tp);
-  spec.head_dim = c.head_dim;
-  spec.value_dim = c.value_dim();
+  spec.kv_heads = std::max<int64_t>(1, c.kv_heads_of(layer) / m.place.tp);
+  spec.head_dim = c.head_dim_of(layer);
+  spec.value_dim = c.value_dim(layer);
   spec.first_head = spec.heads * m.place.tp_rank;
   spec.scale = c.attention_scale;
   spec.softcap = c.attention_softcap;
@@ -120,38 +123,41 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
       std::nullopt,
       rotary_of(m, layer, rotary),
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
-                        c.heads * c.head_dim, c.projection_bias, layer),
+                        c.heads * c.head_dim_of(layer), c.projection_bias, layer),
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
+  const int64_t head_dim = c.head_dim_of(layer);
   parts.norms_after_rotary = c.qk_norm && c.qk_norm_after_rotary;
   parts.linear_bias = m.linear_bias;
   parts.relative = m.relative;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
     const auto wide = [&](const char* role, const std::string& name, int64_t heads) {
-      return WideNorm(m.make.norm(path + role, at(name), heads * c.head_dim, NormKind::rms_norm,
+      return WideNorm(m.make.norm(path + role, at(name), heads * head_dim, NormKind::rms_norm,
                                   ReplicaGradient::equal));
     };
     parts.q_wide_norm = wide(".q_norm", m.names.q_norm, c.heads);
-    parts.k_wide_norm = wide(".k_norm", m.names.k_norm, c.kv_heads);
+    parts.k_wide_norm = wide(".k_norm", m.names.k_norm, c.kv_heads_of(layer));
   } else if (c.qk_norm && c.qk_norm_own_weights) {
     const auto own = [&](const char* role, const std::string& name, int64_t heads) {
       return HeadNorm(c.norm, c.norm_eps, c.norm_weight_offset,
                       m.make.head_norms(path + role, at(name), heads));
     };
     parts.q_head_norm = own(".q_norm", m.names.q_head_norm, c.heads);
-    parts.k_head_norm = own(".k_norm", m.names.k_head_norm, c.kv_heads);
+    parts.k_head_norm = own(".k_norm", m.names.k_head_norm, c.kv_heads_of(layer));
   } else if (c.qk_norm) {  // each tensor rank has only the gradient of its own heads
-    parts.q_norm = m.make.norm(path + ".q_norm", at(m.names.q_norm), c.head_dim, NormKind::rms_norm,
+    parts.q_norm = m.make.norm(path + ".q_norm", at(m.names.q_norm), head_dim, NormKind::rms_norm,
                                ReplicaGradient::partial);
-    parts.k_norm = m.make.norm(path + ".k_norm", at(m.names.k_norm), c.head_dim, NormKind::rms_norm,
+    parts.k_norm = m.make.norm(path + ".k_norm", at(m.names.k_norm), head_dim, NormKind::rms_norm,
                                ReplicaGradient::partial);
   }
   if (c.qk_l2_norm && c.rotates(layer)) {
-    parts.q_norm.emplace(c.norm_eps, c.head_dim);
-    parts.k_norm.emplace(c.norm_eps, c.head_dim);
+    parts.q_norm.emplace(c.norm_eps, head_dim);
+    parts.k_norm.emplace(c.norm_eps, head_dim);
   }
+  if (c.v_l2_norm) parts.v_norm.emplace(c.norm_eps, head_dim);
+  parts.values_from_keys = c.values_from_keys(layer);
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.attention_output_norm);
   return parts;
 }
@@ -255,7 +261,7 @@ RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t po
     tables.no_rope_queries =
         make_temperature_table(device, c.no_rope_temperature, c.head_dim, positions, dtype);
   if (windowed) {
-    const RotarySpec spec{.width = c.rotary.width, .base = c.window_rotary_base};
+    const RotarySpec spec{.width = c.window_rotary_width(), .base = c.window_rotary_base};
     tables.windowed = make_rotary_table(device, spec, positions, dtype);
   }
   return tables;
@@ -326,6 +332,12 @@ void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& l
   if (m.config.encoder.any()) layer.segments.push_back(build_cross_attention(m, i));
   if (!experts) {
     layer.segments.push_back(build_mlp(m, i));
+    if (m.config.output_scale) {
+      layer.segments.push_back(std::make_unique<OutputScaleSegment>(
+          m.make.fixed_number(m.path(i) + ".output_scale",
+                              ParameterMaker::at(m.names.output_scale, i), 1),
+          m.config.hidden));
+    }
     return;
   }
   layer.first_of_experts = static_cast<int>(layer.segments.size());

@@ -36,6 +36,7 @@ struct ModelFamily {
   TensorNames encoder_names = {};
   /// Hugging Face's code of the family counts positions over the visible tokens of a mask alone.
   bool positions_from_mask = false;
+  bool since_version5 = false;  // transformers 4 does not have it
 };
 
 /// All families, in alphabetical order.

@@ -39,6 +39,11 @@ void resolve_common(ModelFields& m) {
   m.qk_layernorm_after_rope.resolve(false);
   m.qk_layernorm_own_weights.resolve(false);
   m.qk_l2_norm.resolve(false);
+  m.v_l2_norm.resolve(false);
+  m.full_attention_kv_channels.resolve(std::nullopt);
+  m.full_attention_num_query_groups.resolve(std::nullopt);
+  m.full_attention_values_from_keys.resolve(false);
+  m.block_output_scale.resolve(false);
   m.window_size.resolve(std::nullopt);
   m.window_layers.resolve({});
   m.attention_chunk_size.resolve(std::nullopt);

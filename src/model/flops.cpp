@@ -90,13 +90,21 @@ void add_encoder(const FlopSizes& s, double count, double length, FlopCount& flo
 void add_documents(const FlopSizes& s, double parameters, double count, double length,
                    FlopCount& flops) {
   const int64_t value_dim = s.kv_rank > 0 ? s.value_dim : s.head_dim;
-  const double widths = static_cast<double>(s.heads) * static_cast<double>(s.head_dim + value_dim);
-  const double layers = static_cast<double>(s.layers + s.mtp_layers);
+  // q + v of a layer with a window, or of any.
+  const auto widths_of = [&](bool full) {
+    const int64_t dims = full ? 2 * s.full_head_dim : s.head_dim + value_dim;
+    return static_cast<double>(s.heads) * static_cast<double>(dims);
+  };
+  const double layers = static_cast<double>(s.layers + s.mtp_layers),
+               full_layers = static_cast<double>(s.full_layers);
   const double beside = 6 * s.adapter_parameters + 2 * s.trained_parameters;
   flops.token_part += ((s.frozen ? 4 : 6) * parameters + beside) * count * length;
-  flops.attention_part_full += 6 * widths * layers * count * length * length;
+  flops.attention_part_full +=
+      6 * (widths_of(false) * (layers - full_layers) + widths_of(true) * full_layers) * count *
+      length * length;
   if (s.encoder_layers > 0) add_encoder(s, count, length, flops);
   const auto add_layers = [&](double number, Sight sight) {
+    const double widths = widths_of(s.full_layers > 0 && sight.window == 0);
     flops.attention_part += 6 * widths * number * count * attended_pairs(length, sight, s.causal);
   };
   if (s.sliding_windows.empty() && s.chunks.empty()) return add_layers(layers, {});
@@ -112,15 +120,21 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
 }  // namespace
 
 FlopSizes flop_sizes(const ModelConfig& config) {
-  int64_t expert_layers = 0;
+  int64_t expert_layers = 0, full_layers = 0;
   for (int64_t layer = 0; layer < config.layers; ++layer)
     expert_layers += config.moe.routes(layer) ? 1 : 0;
+  for (int64_t block = 0; block < config.layers + config.mtp_layers; ++block)
+    full_layers += config.full_attention(block) ? 1 : 0;
   return {.layers = config.layers,
           .hidden = config.hidden,
           .feed_forward = config.feed_forward,
           .heads = config.heads,
           .key_value_heads = config.kv_heads,
           .head_dim = config.head_dim,
+          .full_layers = full_layers,
+          .full_key_value_heads = config.full.kv_heads > 0 ? config.full.kv_heads : config.kv_heads,
+          .full_head_dim = config.rotary_head_dim(),
+          .full_values = !config.full.values_from_keys,
           .q_rank = config.latent.q_rank,
           .kv_rank = config.latent.kv_rank,
           .plain_dim = config.latent.plain_dim,
@@ -160,6 +174,14 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
 
 namespace {
 
+/// The same in layers without a window, where their attention is another.
+double full_attention_parameters(const FlopSizes& s) {
+  const double h = static_cast<double>(s.hidden), dim = static_cast<double>(s.full_head_dim);
+  const double kinds = s.full_values ? 2 : 1;
+  return h * dim *
+         (2 * static_cast<double>(s.heads) + kinds * static_cast<double>(s.full_key_value_heads));
+}
+
 /// Of the attention of a layer: projections of queries, keys, values and of the result.
 double attention_parameters(const FlopSizes& s) {
   const double h = static_cast<double>(s.hidden), n = static_cast<double>(s.heads);
@@ -191,7 +213,9 @@ double matmul_parameters(const FlopSizes& s) {
   const double layers = static_cast<double>(s.layers) + further;
   const double routed = static_cast<double>(s.expert_layers) + (s.mtp_experts ? further : 0);
   const double dense = layers - routed;
-  return layers * attention + dense * projections * h * f + routed * experts + further * 2 * h * h +
+  const double full_layers = static_cast<double>(s.full_layers);
+  return (layers - full_layers) * attention + full_layers * full_attention_parameters(s) +
+         dense * projections * h * f + routed * experts + further * 2 * h * h +
          (1 + further) * h * static_cast<double>(s.vocabulary);
 }
 

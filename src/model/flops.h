@@ -45,6 +45,10 @@ struct FlopSizes {
   int64_t heads = 0;            // N
   int64_t key_value_heads = 0;  // K
   int64_t head_dim = 0;         // D
+  /// Layers without a window, where their attention is another: their number, K and D, and whether
+  /// they have a projection of values.
+  int64_t full_layers = 0, full_key_value_heads = 0, full_head_dim = 0;
+  bool full_values = true;
   /// Latent attention (kv_rank > 0): ranks and parts of heads as in LatentSizes (model_config.h).
   int64_t q_rank = 0, kv_rank = 0, plain_dim = 0, rotary_dim = 0, value_dim = 0;
   int64_t vocabulary = 0;  // V, true size

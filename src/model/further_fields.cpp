@@ -6,11 +6,34 @@
 #include "model/model_from_fields.h"
 
 namespace viaduct {
+namespace {
+
+/// The same model, in which settings of parts that it does not have are the default.
+ModelConfig without_idle_settings(ModelConfig model) {
+  const ModelConfig plain;
+  const auto none = [](const std::vector<int64_t>& layers) {
+    return std::all_of(layers.begin(), layers.end(), [](int64_t one) { return one == 0; });
+  };
+  if (model.norm != NormKind::layer_norm) model.norm_bias = plain.norm_bias;
+  if (!model.qk_norm) {
+    model.qk_norm_per_head = plain.qk_norm_per_head;
+    model.qk_norm_after_rotary = plain.qk_norm_after_rotary;
+    model.qk_norm_own_weights = plain.qk_norm_own_weights;
+  }
+  if (none(model.windows)) model.window_rotary_base = plain.window_rotary_base;
+  if (none(model.no_rope)) {
+    model.no_rope = plain.no_rope;
+    model.no_rope_temperature = plain.no_rope_temperature;
+  }
+  return model;
+}
+
+}  // namespace
 
 std::string further_fields(const ModelConfig& model, const ModelConfig& said) {
   ModelFields meant, found;
-  take_architecture(meant, model);
-  take_architecture(found, said);
+  take_architecture(meant, without_idle_settings(model));
+  take_architecture(found, without_idle_settings(said));
   const FieldGroup group = model_fields(meant), others = model_fields(found);
   std::string text;
   for (size_t i = 0; i < group.fields().size(); ++i) {

@@ -12,7 +12,8 @@ namespace viaduct {
 inline constexpr const char* kFurtherFields = "viaduct_fields";
 
 /// The fields in which `model` differs from `said`, the model that its config.json describes, as
-/// YAML flow text: "{rotary_percent: 0.5}". "" if there are none.
+/// YAML flow text: "{rotary_percent: 0.5}". "" if there are none. Fields without effect in both,
+/// like biases of layer norms where norms are RMSNorm, are none.
 std::string further_fields(const ModelConfig& model, const ModelConfig& said);
 
 /// `said` with these fields; ConfigError that starts with `where` if one is unknown or wrong.

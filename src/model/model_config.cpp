@@ -187,6 +187,7 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
        "norms with weights of each head");
   need(c.embedding_norm, !names.embedding_norm.empty(), "embedding_norm",
        "a norm of the embeddings");
+  need(c.output_scale, !names.output_scale.empty(), "block_output_scale", "a factor of a block");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
   need(c.encoder.any(), !names.cross_q.empty(), "encoder_num_layers", "an encoder");
   need(c.positions == PositionKind::relative, !names.relative_table.empty(),
@@ -227,12 +228,13 @@ void check_model_config(const ModelConfig& c) {
                     c.kv_heads, c.heads));
   }
   if (c.positions == PositionKind::rotary &&
-      (c.rotary.width < 2 || c.rotary.width % 2 != 0 || c.rotary.width > c.head_dim)) {
+      (c.rotary.width < 2 || c.rotary.width % 2 != 0 || c.rotary.width > c.rotary_head_dim())) {
     problems.push_back(fmt::format(
         "model.{}: gives a rotary width of {} for heads of {}, expected an even number from 2 to "
         "the "
         "size of a head",
-        c.latent.any() ? "qk_pos_emb_head_dim" : "rotary_percent", c.rotary.width, c.head_dim));
+        c.latent.any() ? "qk_pos_emb_head_dim" : "rotary_percent", c.rotary.width,
+        c.rotary_head_dim()));
   }
   check_attention(c, problems);
   Problems experts;
@@ -247,6 +249,11 @@ void check_model_config(const ModelConfig& c) {
   check_names(c, problems);
   if (c.moe.any() && c.output_norms)
     problems.push_back("model.post_sublayer_norm: true is not implemented with num_moe_experts");
+  if (c.output_scale && (c.moe.any() || c.parallel_block || c.mtp_layers > 0))
+    problems.push_back(fmt::format("model.block_output_scale: true is not implemented with {}",
+                                   c.moe.any()        ? "num_moe_experts"
+                                   : c.parallel_block ? "parallel_block"
+                                                      : "mtp_num_layers"));
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 

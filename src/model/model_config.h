@@ -41,18 +41,28 @@ struct LatentSizes {
   bool operator==(const LatentSizes&) const = default;
 };
 
+/// How attention in layers without a window differs from that in layers with one (Gemma 4).
+struct FullAttention {
+  int64_t head_dim = 0, kv_heads = 0;  // 0: as in the others
+  bool values_from_keys = false;       // values are the keys before their norm and rotation
+
+  bool any() const { return head_dim > 0 || kv_heads > 0 || values_from_keys; }
+  bool operator==(const FullAttention&) const = default;
+};
+
 /// Far above any model: bounds the work that a damaged config.json can cause.
 inline constexpr int64_t kMostMultiTokenLayers = 1024;
 
 struct ModelConfig {
   std::string family;  // Hugging Face's model_type: "llama", "gpt2", …
 
-  int64_t layers = 0;         // L; of a model with an encoder, those of its decoder
-  int64_t hidden = 0;         // H
-  int64_t feed_forward = 0;   // F
-  int64_t heads = 0;          // N
-  int64_t kv_heads = 0;       // K
-  int64_t head_dim = 0;       // D; of latent attention plain_dim + rotary_dim
+  int64_t layers = 0;        // L; of a model with an encoder, those of its decoder
+  int64_t hidden = 0;        // H
+  int64_t feed_forward = 0;  // F
+  int64_t heads = 0;         // N
+  int64_t kv_heads = 0;      // K
+  int64_t head_dim = 0;      // D; of latent attention plain_dim + rotary_dim
+  FullAttention full;
   int64_t vocabulary = 0;     // V, true size
   int64_t max_positions = 0;  // longest sequence
 
@@ -76,6 +86,7 @@ struct ModelConfig {
   /// Norms without weights on the heads of q and k, in layers with rotary positions (Llama 4, which
   /// has them after the rotation: that keeps lengths, and so it is the same).
   bool qk_l2_norm = false;
+  bool v_l2_norm = false;  // the same on the heads of values, in every layer (Gemma 4)
   LatentSizes latent;
   /// A logit of each head takes part in the softmax without a value (GPT-OSS;
   /// ops/attention_sink.h).
@@ -120,6 +131,7 @@ struct ModelConfig {
   double logit_softcap = 0;
   double embedding_scale = 1;
   double residual_scale = 1;  // of each branch, before it is added to the stream (Granite)
+  bool output_scale = false;  // a number of each block multiplies the stream behind it (Gemma 4)
   double logit_scale = 1;     // of the logits, before their soft-cap (Granite)
 
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
@@ -134,8 +146,32 @@ struct ModelConfig {
     model.mtp_layers = 0;
     return model;
   }
+  /// Whether `full` is about this block.
+  bool full_attention(int64_t block) const { return full.any() && window_of(block) == 0; }
+  /// D of this block.
+  int64_t head_dim_of(int64_t block) const {
+    return full_attention(block) && full.head_dim > 0 ? full.head_dim : head_dim;
+  }
+  /// K of this block.
+  int64_t kv_heads_of(int64_t block) const {
+    return full_attention(block) && full.kv_heads > 0 ? full.kv_heads : kv_heads;
+  }
+  bool values_from_keys(int64_t block) const {
+    return full_attention(block) && full.values_from_keys;
+  }
+  /// D of the layers that have the rotary positions of `rotary`, where those with a window have
+  /// others.
+  int64_t rotary_head_dim() const { return full.head_dim > 0 ? full.head_dim : head_dim; }
+  /// Rotated dims of a head in layers with a window, where their positions have a base of their
+  /// own.
+  int64_t window_rotary_width() const {
+    return rotary_head_dim() == head_dim ? rotary.width
+                                         : head_dim * rotary.width / rotary_head_dim();
+  }
   /// Dv: size of a head of values.
-  int64_t value_dim() const { return latent.any() ? latent.value_dim : head_dim; }
+  int64_t value_dim(int64_t block) const {
+    return latent.any() ? latent.value_dim : head_dim_of(block);
+  }
   /// Size of a head of queries and keys as attention multiplies them.
   int64_t key_dim() const {
     return head_dim + (positions == PositionKind::linear_bias ? kLinearBiasDims : 0);
@@ -191,6 +227,7 @@ struct TensorNames {
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
+  std::string output_scale;      // of a block, the whole name (Gemma 4)
   std::string alpha_p, alpha_n;  // xIELU's raw slopes, whole names
   // The norms of a parallel block with two of them, where their names differ (Falcon).
   std::string parallel_input_norm, parallel_mlp_norm;

@@ -120,6 +120,13 @@ void add_block(FieldGroup& group, ModelFields& config) {
              "A norm of the embeddings, before the first block (Bloom).")
       .constraint("needs a family with a name for it (bloom)");
   group
+      .field("block_output_scale", config.block_output_scale,
+             "The stream behind each block is multiplied by a number of the block, which comes "
+             "with the weights and which nothing trains (Gemma 4).")
+      .constraint(
+          "needs a family with a name for it (gemma4_text); without experts, "
+          "parallel_block and mtp_num_layers");
+  group
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
              "trained slopes a layer (Apertus).")
@@ -195,8 +202,9 @@ void add_positions(FieldGroup& group, ModelFields& config) {
           "nothing in "
           "rows of up to max_position_embeddings, the longest there are, or with alpha: raises the "
           "base "
-          "(Hunyuan), or {rope_type: longrope, short_factor: […], long_factor: "
-          "[…]}, "
+          "(Hunyuan), {rope_type: proportional, partial_rotary_factor: …}, which turns that part "
+          "of "
+          "the pairs (Gemma 4), or {rope_type: longrope, short_factor: […], long_factor: […]}, "
           "of which the second list is for rows longer than original_max_position_embeddings; "
           "null: "
           "none.")

@@ -55,6 +55,7 @@ struct ModelFields {
   Auto<bool> pre_sublayer_norm, post_sublayer_norm;
   Auto<bool> parallel_block, parallel_block_shared_norm;
   Auto<bool> embedding_norm;
+  Auto<bool> block_output_scale;
   Auto<FeedForwardActivation> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;
@@ -76,7 +77,9 @@ struct ModelFields {
   Auto<std::optional<double>> attention_temperature_scale;
   Auto<std::optional<int64_t>> attention_temperature_length;
   Auto<SoftmaxType> softmax_type;
-  Auto<bool> qk_l2_norm;
+  Auto<bool> qk_l2_norm, v_l2_norm;
+  Auto<std::optional<int64_t>> full_attention_kv_channels, full_attention_num_query_groups;
+  Auto<bool> full_attention_values_from_keys;
   Auto<AttentionBackend> attention_backend;
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;

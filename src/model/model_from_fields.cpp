@@ -18,10 +18,12 @@ RotarySpec rotary_of(const ModelFields& fields) {
   RotarySpec rotary;
   // A whole number of pairs.
   const LatentSizes latent = to_latent_sizes(fields.latent);
-  rotary.width = latent.any() ? latent.rotary_dim
-                              : std::llround(fields.rotary_percent.value() *
-                                             static_cast<double>(fields.kv_channels.value()) / 2) *
-                                    2;
+  const int64_t of_head =
+      fields.full_attention_kv_channels.value().value_or(fields.kv_channels.value());
+  rotary.width =
+      latent.any()
+          ? latent.rotary_dim
+          : std::llround(fields.rotary_percent.value() * static_cast<double>(of_head) / 2) * 2;
   rotary.base = fields.rotary_base.value();
   rotary.interleaved = fields.rotary_interleaved.value();
   if (fields.rope_scaling.value().is_map()) {
@@ -39,6 +41,10 @@ AttentionTemperature temperature_of(const ModelFields& fields) {
 }
 
 std::optional<double> positive_or_none(double value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+std::optional<int64_t> size_or_none(int64_t value) {
   return value > 0 ? std::optional(value) : std::nullopt;
 }
 
@@ -103,6 +109,11 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.qk_layernorm_own_weights.resolve(model.qk_norm_own_weights);
   fields.embedding_norm.resolve(model.embedding_norm);
   fields.qk_l2_norm.resolve(model.qk_l2_norm);
+  fields.v_l2_norm.resolve(model.v_l2_norm);
+  fields.full_attention_kv_channels.resolve(size_or_none(model.full.head_dim));
+  fields.full_attention_num_query_groups.resolve(size_or_none(model.full.kv_heads));
+  fields.full_attention_values_from_keys.resolve(model.full.values_from_keys);
+  fields.block_output_scale.resolve(model.output_scale);
   take_latent(fields.latent, model.latent);
   fields.softmax_type.resolve(model.attention_sinks ? SoftmaxType::learnable
                                                     : SoftmaxType::vanilla);
@@ -124,10 +135,10 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   }
   if (model.positions == PositionKind::rotary) {
     fields.rotary_base.resolve(model.rotary.base);
-    fields.rotary_percent.resolve(
-        model.latent.any() ? 1.0
-                           : static_cast<double>(model.rotary.width) /
-                                 static_cast<double>(std::max<int64_t>(model.head_dim, 1)));
+    fields.rotary_percent.resolve(model.latent.any() ? 1.0
+                                                     : static_cast<double>(model.rotary.width) /
+                                                           static_cast<double>(std::max<int64_t>(
+                                                               model.rotary_head_dim(), 1)));
     fields.rotary_interleaved.resolve(model.rotary.interleaved);
     fields.rope_scaling.resolve(value_of_json(families::write_rope_scaling(model.rotary)));
     fields.window_rotary_base.resolve(positive_or_none(model.window_rotary_base));
@@ -194,6 +205,11 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.qk_norm_own_weights = fields.qk_layernorm_own_weights.value();
   model.embedding_norm = fields.embedding_norm.value();
   model.qk_l2_norm = fields.qk_l2_norm.value();
+  model.v_l2_norm = fields.v_l2_norm.value();
+  model.full = {.head_dim = fields.full_attention_kv_channels.value().value_or(0),
+                .kv_heads = fields.full_attention_num_query_groups.value().value_or(0),
+                .values_from_keys = fields.full_attention_values_from_keys.value()};
+  model.output_scale = fields.block_output_scale.value();
   model.latent = to_latent_sizes(fields.latent);
   if (model.latent.norm_eps == model.norm_eps) model.latent.norm_eps = 0;
   model.attention_sinks = fields.softmax_type.value() == SoftmaxType::learnable;

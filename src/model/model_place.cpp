@@ -41,13 +41,16 @@ void check_model_place(const ModelConfig& config, const ModelPlace& place) {
                 "model: rank {} of {} tensor-parallel ranks", place.tp_rank, place.tp);
   divides("num_attention_heads", "attention heads", config.heads);
   divides("ffn_hidden_size", "feed-forward features", config.feed_forward);
-  if (config.kv_heads % place.tp != 0 && place.tp % config.kv_heads != 0) {
-    problems.push_back(
-        fmt::format("model.num_query_groups: {} key-value heads and {} tensor-parallel ranks: "
-                    "neither divides the "
-                    "other",
-                    config.kv_heads, place.tp));
-  }
+  const auto cuts_groups = [&](const char* field, int64_t kv_heads) {
+    if (kv_heads % place.tp != 0 && place.tp % kv_heads != 0)
+      problems.push_back(
+          fmt::format("model.{}: {} key-value heads and {} tensor-parallel ranks: "
+                      "neither divides the other",
+                      field, kv_heads, place.tp));
+  };
+  cuts_groups("num_query_groups", config.kv_heads);
+  if (config.full.kv_heads > 0)
+    cuts_groups("full_attention_num_query_groups", config.full.kv_heads);
   if (config.qk_norm && !config.qk_norm_per_head && config.kv_heads % place.tp != 0) {
     problems.push_back(
         fmt::format("model.qk_layernorm_per_head: false with {} key-value heads and {} "

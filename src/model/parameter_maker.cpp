@@ -220,6 +220,15 @@ ParameterPointer ParameterMaker::shared_number(const std::string& path, const st
   return share(std::move(number));
 }
 
+ParameterPointer ParameterMaker::fixed_number(const std::string& path, const std::string& name,
+                                              double value) const {
+  Parameter number = vector(path, 1, value);
+  number.parts = {replicated(name, {1}, ReplicaGradient::equal)};
+  number.format = settings_.precision.statistic;
+  number.load_bias_rate = 0;
+  return share(std::move(number));
+}
+
 ParameterPointer ParameterMaker::head_norms(const std::string& path, const std::string& name,
                                             int64_t heads) const {
   const Cut cut = cut_units(heads, place_);

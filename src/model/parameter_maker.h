@@ -103,6 +103,9 @@ class ParameterMaker {
   /// A number that all features of the layer share, under exactly this name.
   ParameterPointer shared_number(const std::string& path, const std::string& name,
                                  double value) const;
+  /// A number under exactly this name that no update moves.
+  ParameterPointer fixed_number(const std::string& path, const std::string& name,
+                                double value) const;
   /// [buckets, heads here] of a bias of attention's scores by distance (relative_table.cpp).
   ParameterPointer relative_table(std::string path, const std::string& name, int64_t buckets) const;
   /// A logit for each head of this rank, 0 at start, under exactly this name.

@@ -17,10 +17,11 @@ constexpr JsonLimits kLimits{.bytes = size_t{16} << 20, .depth = 32};
 struct Kind {
   std::string_view type, text;
 };
-constexpr Kind kKinds[] = {
-    {"gemma3", "gemma3_text"},       {"internvl", "qwen2"},         {"llava", "llama"},
-    {"llava_next", "llama"},         {"llava_onevision", "qwen2"},  {"mistral3", "mistral"},
-    {"qwen2_5_vl", "qwen2_vl_text"}, {"qwen2_vl", "qwen2_vl_text"}, {"qwen3_vl", "qwen3_vl_text"}};
+constexpr Kind kKinds[] = {{"gemma3", "gemma3_text"},     {"gemma4", "gemma4_text"},
+                           {"internvl", "qwen2"},         {"llava", "llama"},
+                           {"llava_next", "llama"},       {"llava_onevision", "qwen2"},
+                           {"mistral3", "mistral"},       {"qwen2_5_vl", "qwen2_vl_text"},
+                           {"qwen2_vl", "qwen2_vl_text"}, {"qwen3_vl", "qwen3_vl_text"}};
 
 /// Types of text models that are a family under another name: with text alone the three sections of
 /// their rotary positions (mrope) count alike, which is the plain rotation.
@@ -48,6 +49,8 @@ Json class_defaults(std::string_view type) {
   if (type == "qwen2") return sizes(151936, 4096, 22016, 32, 32, 32768);
   if (type == "gemma3_text")
     return with(sizes(262208, 2304, 9216, 26, 8, 131072), {{"num_key_value_heads", 4}});
+  if (type == "gemma4_text")
+    return with(sizes(262144, 2304, 9216, 30, 8, 131072), {{"num_key_value_heads", 4}});
   if (type == "qwen2_vl_text" || type == "qwen2_5_vl_text")
     return with(sizes(152064, 8192, 29568, 80, 64, 32768), {{"num_key_value_heads", 8},
                                                             {"rms_norm_eps", 1e-5},
@@ -195,9 +198,9 @@ std::optional<TextHalf> text_half(std::string_view text, const std::string& wher
 }
 
 std::optional<std::string> text_half_name(std::string_view name) {
-  constexpr std::string_view kVision[] = {"embed_vision.",          "image_newline",
-                                          "multi_modal_projector.", "vision_model.",
-                                          "vision_tower.",          "visual."};
+  constexpr std::string_view kVision[] = {
+      "audio_tower.",           "embed_audio.",  "embed_vision.", "image_newline",
+      "multi_modal_projector.", "vision_model.", "vision_tower.", "visual."};
   const std::string_view inner = name.starts_with("model.") ? name.substr(6) : name;
   for (const std::string_view prefix : kVision)
     if (inner.starts_with(prefix)) return std::nullopt;

@@ -27,11 +27,18 @@ AttentionHeads AttentionSegment::split(const Tensor& qkv) const {
                 kv = spec.kv_heads * spec.head_dim;
   return {qkv.slice(1, 0, q).view({tokens, spec.heads, spec.head_dim}),
           qkv.slice(1, q, kv).view({tokens, spec.kv_heads, spec.head_dim}),
-          qkv.slice(1, q + kv, kv).view({tokens, spec.kv_heads, spec.head_dim})};
+          qkv.slice(1, parts_.values_from_keys ? q : q + kv, kv)
+              .view({tokens, spec.kv_heads, spec.head_dim})};
+}
+
+int64_t AttentionSegment::qkv_features() const {
+  const AttentionSpec& spec = core_.spec();
+  return (spec.heads + (parts_.values_from_keys ? 1 : 2) * spec.kv_heads) * spec.head_dim;
 }
 
 void AttentionSegment::norm_heads(RankContext& context, AttentionHeads& heads,
                                   SavedStore& saved) const {
+  if (parts_.v_norm) heads.v = parts_.v_norm->forward(context, heads.v, saved);
   if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
   if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
   if (parts_.q_wide_norm)
@@ -130,8 +137,7 @@ Tensor AttentionSegment::branch_gradient(RankContext& context, const Batch& batc
   AttentionHeads d = core_.backward(context, batch, d_heads, saved);
   if (parts_.linear_bias != nullptr) d = without_linear_bias(d);
   if (!parts_.norms_after_rotary) rotate(context, batch, d, MemoryTag::activations, true);
-  const Tensor d_qkv = context.activation(  // [T, (N + 2K) D]
-      {tokens, (core_.spec().heads + 2 * core_.spec().kv_heads) * core_.spec().head_dim});
+  const Tensor d_qkv = context.activation({tokens, qkv_features()});
   const AttentionHeads out = split(d_qkv);
   const auto into = [&](const std::optional<Norm>& norm, const std::optional<WideNorm>& wide,
                         const Tensor& from, const Tensor& to) {
@@ -141,7 +147,7 @@ Tensor AttentionSegment::branch_gradient(RankContext& context, const Batch& batc
   };
   into(parts_.q_norm, parts_.q_wide_norm, d.q, out.q);
   into(parts_.k_norm, parts_.k_wide_norm, d.k, out.k);
-  into(std::nullopt, std::nullopt, d.v, out.v);
+  values_backward(context, d.v, out, saved);
   if (parts_.q_head_norm) parts_.q_head_norm->backward(context, out.q, out.q, saved);
   if (parts_.k_head_norm) parts_.k_head_norm->backward(context, out.k, out.k, saved);
   if (parts_.norms_after_rotary) {
@@ -155,6 +161,18 @@ Tensor AttentionSegment::branch_gradient(RankContext& context, const Batch& batc
 
   // d_normed [stream tokens, H] = d_qkv · W_qkv
   return parts_.qkv.backward_input(context, d_qkv, saved);
+}
+
+void AttentionSegment::values_backward(RankContext& context, const Tensor& d_v,
+                                       const AttentionHeads& out, SavedStore& saved) const {
+  if (!parts_.values_from_keys) {
+    copy(context.ops, {d_v, out.v});  // to the activation format
+    if (parts_.v_norm) parts_.v_norm->backward(context, out.v, Tensor(), out.v, saved);
+    return;
+  }
+  const Tensor d_normed = context.activation(d_v.shape(), MemoryTag::activations);
+  copy(context.ops, {d_v, d_normed});
+  parts_.v_norm->backward(context, d_normed, out.k, out.k, saved);
 }
 
 Tensor AttentionSegment::begin_gradient(RankContext& context, const Tensor& d_normed,

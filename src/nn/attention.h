@@ -17,7 +17,7 @@
 namespace viaduct {
 
 /// The layers that an attention segment is composed of. The QKV weight has rows [heads · D |
-/// kv_heads · D | kv_heads · D].
+/// kv_heads · D | kv_heads · D], without the last ones where values come from the keys.
 struct AttentionParts {
   std::optional<Norm> input_norm;  // absent: the layers read the stream (OLMo 2)
   Linear qkv;
@@ -31,7 +31,10 @@ struct AttentionParts {
   bool norms_after_rotary = false;                                // of q and k; false: before
   std::optional<HeadNorm> q_head_norm = {}, k_head_norm = {};     // per head, before rotary
   std::shared_ptr<const LinearBiasTables> linear_bias = nullptr;  // ALiBi; null: none
-  RelativeBias relative = {};  // of the scores, shared by the layers of a stack (T5)
+  RelativeBias relative = {};       // of the scores, shared by the layers of a stack (T5)
+  std::optional<Norm> v_norm = {};  // per head
+  /// Values are the keys as QKV makes them; needs norms of both, before rotary.
+  bool values_from_keys = false;
 };
 
 class AttentionSegment final : public StreamSegment {
@@ -73,8 +76,13 @@ class AttentionSegment final : public StreamSegment {
   void norm_heads(RankContext& context, AttentionHeads& heads, SavedStore& saved) const;
   void rotate(RankContext& context, const Batch& batch, AttentionHeads& heads, MemoryTag tag,
               bool inverse = false) const;
-  /// Views of the three column ranges of [T, (N + 2K) D] as [T, heads, D].
+  /// Views of the column ranges of [T, (N + 2K) D] as [T, heads, D]; of [T, (N + K) D] the last one
+  /// is both k and v.
   AttentionHeads split(const Tensor& qkv) const;
+  int64_t qkv_features() const;
+  /// From d_v [T, K, D] to its place in the gradient of QKV, whose keys are complete.
+  void values_backward(RankContext& context, const Tensor& d_v, const AttentionHeads& out,
+                       SavedStore& saved) const;
   /// Heads [T, heads, D] of a column range as rows [T, heads · D], and back.
   Tensor as_rows(const Tensor& heads) const;
   Tensor as_heads(const Tensor& rows) const;

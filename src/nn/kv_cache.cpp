@@ -18,10 +18,18 @@ KeyValueCache::KeyValueCache(Device& device, CacheShape shape)
   diagonal_ = device.allocate(DType::i32, {shape_.sequences}, MemoryTag::kv_cache);
 }
 
+CachedHeads KeyValueCache::heads_at(size_t place) const {
+  if (!shape_.heads.empty()) return shape_.heads[place];
+  return {shape_.kv_heads, shape_.head_dim,
+          shape_.value_dim > 0 ? shape_.value_dim : shape_.head_dim};
+}
+
 void KeyValueCache::grow(OpContext& context, int64_t rows) {
   for (std::vector<Tensor>* tensors : {&keys_, &values_}) {
-    const int64_t width = shape_.kv_heads * (tensors == &keys_ ? shape_.head_dim : value_dim());
-    for (Tensor& tensor : *tensors) {
+    for (size_t place = 0; place < tensors->size(); ++place) {
+      const CachedHeads heads = heads_at(place);
+      const int64_t width = heads.kv_heads * (tensors == &keys_ ? heads.head_dim : heads.value_dim);
+      Tensor& tensor = (*tensors)[place];
       const Tensor larger =
           device_.allocate(shape_.dtype, {shape_.sequences, rows, width}, MemoryTag::kv_cache);
       // Attention multiplies hidden rows by zero: they must be finite.
@@ -94,7 +102,8 @@ void KeyValueCache::cut_chunks() {
   chunks_.max_keys = std::min(shape_.chunk, max_keys_);
 }
 
-void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& rows) const {
+void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& rows,
+                          int64_t heads) const {
   const int64_t sequences = shape_.sequences, width = rows.dim(2);
   const auto same = [](const std::vector<int64_t>& values) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; });
@@ -109,8 +118,7 @@ void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& 
     const int64_t count = counts_[static_cast<size_t>(i)];
     if (count == 0) continue;
     const Tensor to = rows.select(i).slice(0, lengths_[static_cast<size_t>(i)], count);
-    copy(context,
-         {from.slice(0, begin, count), to.view({count, shape_.kv_heads, width / shape_.kv_heads})});
+    copy(context, {from.slice(0, begin, count), to.view({count, heads, width / heads})});
     begin += count;
   }
 }
@@ -121,11 +129,12 @@ KeyValueCache::View KeyValueCache::append(OpContext& context, int64_t layer, con
   VIADUCT_CHECK(ShapeError, found != shape_.layers.end(),
                 "key-value cache: layer {} is not held by this rank", layer);
   const auto place = static_cast<size_t>(found - shape_.layers.begin());
-  write(context, k, keys_[place]);
-  write(context, v, values_[place]);
+  const CachedHeads heads = heads_at(place);
+  write(context, k, keys_[place], heads.kv_heads);
+  write(context, v, values_[place], heads.kv_heads);
   const int64_t rows = shape_.sequences * rows_;
-  return {keys_[place].view({rows, shape_.kv_heads, shape_.head_dim}),
-          values_[place].view({rows, shape_.kv_heads, value_dim()}),
+  return {keys_[place].view({rows, heads.kv_heads, heads.head_dim}),
+          values_[place].view({rows, heads.kv_heads, heads.value_dim}),
           offsets_,
           diagonal_,
           max_keys_,

@@ -12,6 +12,11 @@
 
 namespace viaduct {
 
+/// Keys and values of a layer, held by this rank.
+struct CachedHeads {
+  int64_t kv_heads = 0, head_dim = 0, value_dim = 0;
+};
+
 /// Sizes of a cache: the part of the model that this rank holds, and the sequences.
 struct CacheShape {
   std::vector<int64_t> layers;         // global numbers of the blocks held by this rank
@@ -19,8 +24,9 @@ struct CacheShape {
   int64_t value_dim = 0;               // Dv of values; 0: head_dim
   DType dtype = DType::f32;
   int64_t sequences = 1;
-  int64_t positions = 0;  // maximum length of a sequence
-  int64_t chunk = 0;      // tokens of a chunk of attention; 0: no layer has chunks
+  int64_t positions = 0;                // maximum length of a sequence
+  int64_t chunk = 0;                    // tokens of a chunk of attention; 0: no layer has chunks
+  std::vector<CachedHeads> heads = {};  // of each of `layers`, where they differ; empty: as above
 };
 
 class KeyValueCache {
@@ -64,10 +70,12 @@ class KeyValueCache {
   void reserve(OpContext& context, int64_t tokens);
 
  private:
-  int64_t value_dim() const { return shape_.value_dim > 0 ? shape_.value_dim : shape_.head_dim; }
+  /// Of the layer at this place in shape_.layers.
+  CachedHeads heads_at(size_t place) const;
   void grow(OpContext& context, int64_t rows);
   void cut_chunks();
-  void write(OpContext& context, const Tensor& from, const Tensor& rows) const;
+  /// `heads`: in a row.
+  void write(OpContext& context, const Tensor& from, const Tensor& rows, int64_t heads) const;
 
   Device& device_;
   CacheShape shape_;

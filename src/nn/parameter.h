@@ -127,7 +127,8 @@ struct Parameter {
   std::optional<DType> format = {};  // of the weight, where it is not the recipe's
   /// Set: a bias that balances experts (ops/load_bias.h). Each update moves it by this much, or
   /// sets it (nn/moe/quantile_balance.h). Instead of a gradient it has load errors, or nothing
-  /// where it is set; optimizers, norms and clipping skip it.
+  /// where it is set; optimizers, norms and clipping skip it. 0: also of other numbers that come
+  /// with the weights and that no update moves (nn/output_scale.h).
   std::optional<double> load_bias_rate = {};
 };
 

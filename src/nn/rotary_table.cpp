@@ -130,6 +130,12 @@ std::vector<float> rotary_frequencies(const RotarySpec& given, int64_t positions
     case RopeScalingKind::linear:
       for (float& f : frequencies) f = static_cast<float>(f / spec.factor);
       break;
+    case RopeScalingKind::proportional: {
+      const auto turning = static_cast<size_t>(spec.part * static_cast<double>(spec.width) / 2);
+      for (size_t i = 0; i < frequencies.size(); ++i)
+        frequencies[i] = i < turning ? static_cast<float>(frequencies[i] / spec.factor) : 0.0f;
+      break;
+    }
     case RopeScalingKind::llama3:
       for (float& f : frequencies) f = scale_llama3(spec, f);
       break;

@@ -17,6 +17,9 @@ enum class RopeScalingKind {
   /// Each wavelength times a factor of its own, of two lists: for rows up to the original length,
   /// and for longer ones (Ding et al. 2024, arXiv 2402.13753).
   longrope,
+  /// The first pairs of a head turn, `part` of them, with the frequencies that they have in the
+  /// whole head, divided by factor; the others do not (Gemma 4).
+  proportional,
   /// Rows longer than the model's positions raise the base (NTK by length). No row is longer here,
   /// so nothing is scaled, except that `alpha`, where it is given, raises the base at any length:
   /// base · alpha^(width / (width − 2)) (Hunyuan).
@@ -46,6 +49,7 @@ struct RotarySpec {
   RopeScalingKind scaling = RopeScalingKind::none;
   double factor = 1;
   double alpha = 0;  // dynamic; 0: none
+  double part = 1;   // proportional
   int64_t original_max_positions = 0;
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;                        // yarn

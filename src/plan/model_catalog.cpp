@@ -30,28 +30,32 @@ bool has_windows(Row& row) {
   return row["attention"] == "GQA, alternate sliding window 128";
 }
 
+/// Llama 4: chunks, layers without rotary positions and experts' weights are what `auto` means.
+bool has_chunks(const Row& row) {
+  return row.at("attention").starts_with("GQA, chunked local");
+}
+
 /// Why the table does not describe a model sufficiently; empty if it does.
 std::string missing_in(Row row) {
   const std::string attention = row["attention"];
   const bool plain = attention == "MHA" || attention == "GQA" || attention == "MQA";
-  if (!plain && attention != "MLA" && !has_windows(row)) return "attention of kind " + attention;
+  if (!plain && attention != "MLA" && !has_windows(row) && !has_chunks(row))
+    return "attention of kind " + attention;
   for (const char* column : {"layers", "hidden", "heads", "vocab"})
     if (row[column].empty()) return fmt::format("no entry for {}", column);
   const std::string shared = row["shared_expert_ffn"];
   const bool shares = !row["experts"].empty() && !shared.empty() && shared != "0";
-  if (shares && attention != "MLA") return "shared experts beside attention of kind " + attention;
+  if (shares && attention != "MLA" && !has_chunks(row))
+    return "shared experts beside attention of kind " + attention;
   return {};
-}
-
-/// Families whose feed-forward has no gate have the same number of key-value heads as heads.
-bool shares_heads_without_gate(Row& row) {
-  return row["gated"] != "1" && !row["kv_heads"].empty() && row["kv_heads"] != row["heads"];
 }
 
 std::string family_of(Row row) {
   if (row["attention"] == "MLA")
     return row["model"].starts_with("deepseek-v2") ? "deepseek_v2" : "deepseek_v3";
   if (has_windows(row)) return "gpt_oss";
+  if (has_chunks(row)) return "llama4_text";
+  if (row["model"].starts_with("nemotron")) return "nemotron";
   if (row["gated"] != "1") return "gpt2";
   if (row["experts"].empty()) return "llama";
   return row["model"].starts_with("qwen3") ? "qwen3_moe" : "mixtral";
@@ -82,43 +86,21 @@ void add_latent(Row row, std::vector<std::string>& overrides) {
 std::vector<std::string> catalog_models() {
   std::vector<std::string> names;
   for (Row row : rows())
-    if (missing_in(row).empty() && !shares_heads_without_gate(row))
-      names.push_back(row.at("model"));
+    if (missing_in(row).empty()) names.push_back(row.at("model"));
   return names;
 }
 
 std::vector<std::string> catalog_model(const std::string& name) {
-  for (Row row : rows())
-    VIADUCT_CHECK(
-        ConfigError, row["model"] != name || !shares_heads_without_gate(row),
-        "model {} has grouped-query attention beside a feed-forward without gate, which no family "
-        "of the trainer has; give its Hugging Face config.json or a training "
-        "configuration instead",
-        name);
-  return catalog_costs(name).overrides;
-}
-
-CatalogCosts catalog_costs(const std::string& name) {
   for (Row row : rows()) {
     if (row["model"] != name) continue;
-    CatalogCosts costs;
-    if (shares_heads_without_gate(row)) {
-      // A gate adds a third matrix of the feed-forward: with two thirds of the width the three have
-      // the products, the parameters and the kept activations of the two.
-      row["gated"] = "1";
-      row["ffn_hidden"] = std::to_string(std::stoll("0" + row["ffn_hidden"]) * 2 / 3);
-      costs.substitute =
-          "a gated feed-forward of two thirds of the width stands for the one without gate";
-    }
     const std::string missing = missing_in(row);
     VIADUCT_CHECK(
         ConfigError, missing.empty(),
         "model {} has {}, so the table of models does not describe it fully; give its Hugging "
         "Face config.json or a training configuration instead",
         name, missing);
-    std::vector<std::string>& overrides = costs.overrides;
-    overrides = {"model.family=" + family_of(row), "model.hidden_dropout=0",
-                 "model.attention_dropout=0"};
+    std::vector<std::string> overrides{"model.family=" + family_of(row), "model.hidden_dropout=0",
+                                       "model.attention_dropout=0"};
     const auto add = [&](const char* field, const char* column) {
       if (!row[column].empty()) overrides.push_back(fmt::format("model.{}={}", field, row[column]));
     };
@@ -131,9 +113,10 @@ CatalogCosts catalog_costs(const std::string& name) {
     add("vocab_size", "vocab");
     add("num_moe_experts", "experts"), add("moe_router_topk", "topk");
     add("moe_ffn_hidden_size", "moe_ffn");
+    if (has_chunks(row)) add("moe_shared_expert_intermediate_size", "shared_expert_ffn");
     overrides.push_back(fmt::format("model.share_embeddings_and_output_weights={}",
                                     row["tied_embeddings"] == "yes"));
-    return costs;
+    return overrides;
   }
   const auto nearest = nearest_name(name, catalog_models());
   fail<ConfigError>(

@@ -14,14 +14,4 @@ std::vector<std::string> catalog_models();
 /// that the trainer has no layers for (state-space layers, sparse attention).
 std::vector<std::string> catalog_model(const std::string& name);
 
-/// A model that costs what the named one does.
-struct CatalogCosts {
-  std::vector<std::string> overrides;
-  std::string substitute;  // the substitutes for layers that the trainer does not have; empty: none
-};
-
-/// As catalog_model, and also for models with shared key-value heads whose feed-forward has no
-/// gate.
-CatalogCosts catalog_costs(const std::string& name);
-
 }  // namespace viaduct

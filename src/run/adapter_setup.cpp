@@ -105,6 +105,7 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   if (products != Scaling::none)
     problem = "the recipe has " + std::string(product_format_name(products)) +
               " products, which read weights that are quantized once";
+  if (config.dist.on_cuda()) problem = "no kernel of GPUs expands them";
   VIADUCT_CHECK(ConfigError, problem.empty() || !asks, "{}", problem);
   if (!problem.empty()) {
     notes.push_back(fmt::format(
@@ -201,7 +202,12 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
         "null, or a recipe without quantized products");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
-  later(config.dist.on_cuda(), "dist.device: cuda", "cpu or sim");
+  const bool expands =
+      peft.base_format == BaseFormat::nf4 || peft.base_format == BaseFormat::blocks;
+  later(expands && config.dist.on_cuda(),
+        fmt::format("peft.base_format: {}, on GPUs (dist.device: cuda)",
+                    choice_name_or(peft.base_format, "null")),
+        "bf16, fp8 or null: no kernel expands its codes");
   later(peft.base_format && config.ddp.shards_weights(),
         fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
                     choice_name(config.ddp.strategy())),

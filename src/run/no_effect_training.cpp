@@ -16,6 +16,15 @@ const std::vector<NoEffectRule>& training_without_effect() {
          if (c.dist.simulated()) return std::string("dist.device = sim computes nothing");
          return reason_if(c.train.skip_train, "train.skip_train = true: nothing is trained");
        }},
+      {{"train.check_weight_hash_across_dp_replicas_interval"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         // Experts that are not cut over the tensor ranks have copies there.
+         const bool copies_of_experts =
+             c.model.moe.experts() > 0 && c.parallel.tensor_model_parallel_size > 1;
+         return reason_if(
+             document_ranks(c) == 1 && !copies_of_experts,
+             "data-parallel ranks · context_parallel_size = 1: weights have no copies");
+       }},
       {{"checkpoint.keep_best"},
        [](const RunConfig& c, const ConfigOutcome&) {
          if (c.dist.simulated()) return std::string("dist.device = sim computes nothing");

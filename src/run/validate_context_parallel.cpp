@@ -30,6 +30,8 @@ void validate_heads(const RunConfig& config, const char* type, int ranks, Proble
   };
   check("num_attention_heads", config.model.num_attention_heads);
   check("num_query_groups", config.model.num_query_groups);
+  const auto full = config.model.full_attention_num_query_groups.value_or(std::nullopt);
+  if (full) check("full_attention_num_query_groups", Auto<int64_t>(*full));
 }
 
 void validate_levels(const RunConfig& config, Problems& problems) {

@@ -6,6 +6,7 @@
 
 #include "base/nearest.h"
 #include "base/units.h"
+#include "hardware/cuda_target.h"
 #include "ops/cuda/product_layout.h"
 
 namespace viaduct {
@@ -112,6 +113,22 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
   }
 }
 
+/// FP64 is computed on the cpu alone.
+void validate_fp64(const RunConfig& config, const PrecisionRecipe& recipe, Problems& problems) {
+  if (!config.cuda_target) return;
+  const auto add = [&](std::string_view field, std::string_view nearest) {
+    problems.add(
+        "{}: fp64 is computed on the cpu alone: a GPU ({}) has no kernels for it; nearest: {}",
+        field, cuda_target_name(*config.cuda_target), nearest);
+  };
+  if (recipe.weight == DType::f64) {
+    add("mixed_precision.recipe", "fp32");
+  } else if (config.model.moe.experts() > 0 &&
+             config.model.moe.moe_router_dtype == NumberFormat::fp64) {
+    add("model.moe_router_dtype", "fp32");
+  }
+}
+
 /// A dry run for a GPU needs products that its generation supports.
 void validate_target(const RunConfig& config, const PrecisionRecipe& recipe, Problems& problems) {
   if (!config.cuda_target) return;
@@ -186,6 +203,7 @@ void validate_precision(const RunConfig& config, Problems& problems) {
   const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
   const PrecisionConfig& given = config.mixed_precision;
   if (asks_for_fp8_and_fp4(given, problems)) return;
+  validate_fp64(config, recipe, problems);
   if (!recipe.products.any()) return;
   if (dtype_bytes(recipe.weight) != 2) {
     problems.add(

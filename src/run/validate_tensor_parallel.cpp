@@ -24,12 +24,26 @@ void validate_cuts(const ModelFields& model, int tp, Problems& problems) {
   };
   if (!heads.is_auto() && heads.value() % tp != 0) add("num_attention_heads", heads.value());
   if (!features.is_auto() && features.value() % tp != 0) add("ffn_hidden_size", features.value());
-  if (!groups.is_auto() && groups.value() % tp != 0 && tp % groups.value() != 0) {
-    const int64_t k = groups.value();
+  const auto cut_groups = [&](const char* field, int64_t k) {
+    if (k % tp == 0 || tp % k == 0) return;
     problems.add(
-        "model.num_query_groups: {} and tensor_model_parallel_size = {}: one must divide the "
-        "other; nearest tensor_model_parallel_size: {}",
-        k, tp, nearest_valid(tp, [&](int64_t n) { return k % n == 0 || n % k == 0; }));
+        "model.{}: {} and tensor_model_parallel_size = {}: one must divide the other; nearest "
+        "tensor_model_parallel_size: {}",
+        field, k, tp, nearest_valid(tp, [&](int64_t n) { return k % n == 0 || n % k == 0; }));
+  };
+  if (groups.is_auto()) return;
+  cut_groups("num_query_groups", groups.value());
+  const auto full = model.full_attention_num_query_groups.value_or(std::nullopt);
+  if (!full) return;
+  cut_groups("full_attention_num_query_groups", *full);
+  // Ranks that share a key-value head sum its gradient in a group, which all layers have.
+  const int64_t least = std::min(*full, groups.value());
+  if (tp > least && *full != groups.value()) {
+    problems.add(
+        "model.full_attention_num_query_groups: {} beside num_query_groups = {} with "
+        "tensor_model_parallel_size = {}: expected at most {} tensor ranks, so that each has whole "
+        "key-value heads in every layer",
+        *full, groups.value(), tp, least);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "data/split.h"
 
 namespace viaduct {
 
@@ -73,6 +74,18 @@ std::optional<WatchedMetric> watched_metric(const RunConfig& config,
   fail<ConfigError>(
       "checkpoint.keep_best: {} is no metric of this run's evaluations{}; they have: {}", name,
       nearest ? "; nearest: " + *nearest : "", there);
+}
+
+void check_watched_metric(const RunConfig& config) {
+  const ValidationConfig& validation = config.validation;
+  const DatasetConfig& data = config.dataset;
+  std::optional<TaskFile> tasks;
+  if (validation.tasks) tasks = read_task_file("validation.tasks", *validation.tasks);
+  const bool has_data =
+      data.mock || (data.blend_per_split ? (*data.blend_per_split)[1].has_value()
+                                         : parse_split(data.split)[1].has_value());
+  watched_metric(config,
+                 metrics_of_run(validation.evaluates() && has_data, tasks ? &*tasks : nullptr));
 }
 
 bool is_out_of_patience(const std::optional<BestEvaluation>& best,

@@ -40,6 +40,10 @@ std::vector<WatchedMetric> metrics_of_run(bool has_validation_data, const TaskFi
 std::optional<WatchedMetric> watched_metric(const RunConfig& config,
                                             const std::vector<WatchedMetric>& metrics);
 
+/// What a dry run can tell before data are opened: ConfigError for a file of tasks that is none,
+/// and for a metric that the evaluations will not have.
+void check_watched_metric(const RunConfig& config);
+
 /// "facts/acc (higher is better)".
 std::string described(const WatchedMetric& metric);
 

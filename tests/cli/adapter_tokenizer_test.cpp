@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -48,7 +49,8 @@ class AdapterTokenizer : public testing::Test {
         {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
         {"decoder", {{"type", "ByteLevel"}}},
         {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
-    write_file_atomically(folder_ / name / "tokenizer.json", tokenizer.dump());
+    write_file_atomically(folder_ / name / "tokenizer.json",
+                          test::whole_tokenizer(tokenizer).dump());
     write_file_atomically(folder_ / name / "tokenizer_config.json",
                           json{{"eos_token", "<e>"}, {"chat_template", chat_template}}.dump());
   }

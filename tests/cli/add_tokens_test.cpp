@@ -11,6 +11,7 @@
 #include "checkpoint/safetensors_reader.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -35,7 +36,8 @@ class AddTokensCommands : public testing::Test {
         {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
         {"decoder", {{"type", "ByteLevel"}}},
         {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
-    write_file_atomically(folder_ / name / "tokenizer.json", tokenizer.dump());
+    write_file_atomically(folder_ / name / "tokenizer.json",
+                          test::whole_tokenizer(tokenizer).dump());
   }
   static void expect_fine(const Result& result) { ASSERT_EQ(result.status, 0) << result.err; }
   static int64_t rows(const std::string& folder) {

@@ -204,5 +204,23 @@ TEST_F(TrainConversations, ADryRunKnowsTheirRows) {
   EXPECT_EQ(run.status, 0) << run.err;
 }
 
+TEST_F(TrainConversations, TheDryRunRefusesMetricsThatTheRunWouldNotHave) {
+  write_file_atomically(folder / "tasks.jsonl",
+                        R"({"context": "a", "continuation": "b", "task": "x"})");
+  const std::string tasks =
+      "model.seq_length=32 validation.tasks=" + (folder / "tasks.jsonl").string() +
+      " tokenizer.tokenizer_model=" + test_data("tokenizer/bpe_shakespeare").string() +
+      " --dry-run ";
+  const CommandResult named = train(tasks + "checkpoint.keep_best=x/perplexty");
+  EXPECT_EQ(named.status, 2);
+  EXPECT_THAT(named.err, HasSubstr("nearest: x/perplexity"));
+  EXPECT_EQ(train(tasks + "checkpoint.keep_best=x/perplexity").status, 0);
+  EXPECT_EQ(train(tasks + "checkpoint.keep_best=validation_loss").status, 0);
+  const CommandResult patient =
+      train("model.seq_length=32 --dry-run train.early_stopping_patience=2 dataset.split=1,0,0");
+  EXPECT_EQ(patient.status, 2);
+  EXPECT_THAT(patient.err, HasSubstr("train.early_stopping_patience: expected validation data"));
+}
+
 }  // namespace
 }  // namespace viaduct

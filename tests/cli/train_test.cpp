@@ -384,6 +384,11 @@ TEST(TrainCommand, AFileIsNoSaveFolder) {
       train(tiny_run() + Overrides{"checkpoint.save=" + (folder / "run").string()});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("run is a file; expected a folder of this run"));
+  const Result below =
+      train(tiny_run() + Overrides{"checkpoint.save=" + (folder / "run" / "first").string()});
+  EXPECT_EQ(below.status, 2);
+  EXPECT_THAT(below.err, HasSubstr("error: checkpoint.save: " + (folder / "run").string() +
+                                   " is a file; expected a folder"));
 }
 
 TEST(TrainCommand, DataThatAreMissing) {

@@ -28,7 +28,15 @@ struct alignas(16) uint4 {
 
 namespace cuda_host {
 
-enum Operation { kShuffle = 1, kBallot, kProduct, kLoad, kLoadTransposed, kWarpgroupProduct };
+enum Operation {
+  kShuffle = 1,
+  kBallot,
+  kProduct,
+  kLoad,
+  kLoadTransposed,
+  kWarpgroupProduct,
+  kWarpBarrier
+};
 
 /// Names a collective and the line that calls it.
 inline int named(Operation operation, int line) {
@@ -110,20 +118,24 @@ inline unsigned __ballot_sync(unsigned mask, int value, int line = __builtin_LIN
   return votes;
 }
 inline void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) {
-  __ballot_sync(mask, 0, line);
+  ::cuda_host::emulator().warp_barrier(mask, ::cuda_host::named(::cuda_host::kWarpBarrier, line));
 }
 
-// A launch runs on one thread of the system, one block after the other.
+// A launch runs on one thread of the system. Instrumentation does not see the accesses of atomics
+// as those of the thread's code (race_watch.h).
+#define VIADUCT_ATOMIC __attribute__((no_sanitize("thread")))
 template <class T>
-T atomicAdd(T* at, T value) {
+VIADUCT_ATOMIC T atomicAdd(T* at, T value) {
   static_assert(std::is_integral_v<T>, "sums of floating-point numbers have one order");
+  ::cuda_host::emulator().note_atomic(at, sizeof(T));
   const T before = *at;
   *at = before + value;
   return before;
 }
 template <class T>
-T atomicMax(T* at, T value) {
+VIADUCT_ATOMIC T atomicMax(T* at, T value) {
   static_assert(std::is_integral_v<T>);
+  ::cuda_host::emulator().note_atomic(at, sizeof(T));
   const T before = *at;
   *at = std::max(before, value);
   return before;

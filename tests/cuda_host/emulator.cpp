@@ -70,6 +70,23 @@ void* Emulator::dynamic_shared() {
   return dynamic_.data.get();
 }
 
+bool Emulator::is_shared(const void* at) const {
+  const auto holds = [&](const Memory& memory) {
+    const auto* const begin = static_cast<const char*>(memory.data.get());
+    return at >= begin && at < begin + memory.bytes;
+  };
+  return current_ != nullptr && (holds(dynamic_) || std::ranges::any_of(shared_, holds));
+}
+
+void Emulator::stop(const std::string& what) {
+  try {
+    fail(what);
+  } catch (const Error& error) {
+    error_ = error.what();
+  }
+  pause();
+}
+
 void Emulator::check_shared(const void* at, size_t bytes, const char* what) const {
   const auto address = reinterpret_cast<uintptr_t>(at);
   const auto holds = [&](const Memory& memory) {
@@ -97,6 +114,7 @@ void Emulator::begin_copy(void* to, const void* from, size_t bytes, size_t read)
       Copy{static_cast<char*>(to), static_cast<const char*>(from), bytes, read, copies.groups});
   any_copies_ = true;
   products_.begin_write(current_->number, to, bytes);
+  if (watch_ != nullptr) watch_->write(to, bytes);
   if (seed_ == 0 || (random_() & 1) != 0) return copy.land();
   std::memset(to, 0xff, bytes);
 }
@@ -111,6 +129,7 @@ void Emulator::wait_for_copies(int but) {
     if (copy.group >= copies.groups - but) return false;
     copy.land();
     products_.end_write(current_->number, copy.to);
+    if (watch_ != nullptr) watch_->write(copy.to, copy.bytes);
     return true;
   });
 }
@@ -183,7 +202,19 @@ void Emulator::collective(uint32_t mask, int operation, const void* in, size_t i
   std::memcpy(out, warp.out[lane], out_bytes);
 }
 
-void Emulator::begin_block(int threads) {
+void Emulator::warp_barrier(uint32_t mask, int operation) {
+  int nothing = 0;
+  collective(mask, operation, &nothing, sizeof nothing, &nothing, 0, [](Warp& warp) {
+    Emulator& e = emulator();
+    if (e.watch_ != nullptr) e.watch_->warp_barrier(e.current_->number - e.lane(), warp.mask);
+  });
+}
+
+void Emulator::begin_block(int64_t number) {
+  block_index_ = {static_cast<unsigned>(number % grid_.x),
+                  static_cast<unsigned>(number / grid_.x % grid_.y),
+                  static_cast<unsigned>(number / grid_.x / grid_.y)};
+  const auto threads = static_cast<int>(block_.count());
   while (static_cast<int>(fibers_.size()) < threads) fibers_.emplace_back(kStackBytes, thread_main);
   threads_.assign(static_cast<size_t>(threads), {});
   warps_.resize(static_cast<size_t>((threads + kWarp - 1) / kWarp));
@@ -207,6 +238,9 @@ void Emulator::begin_block(int threads) {
   dynamic_.poison();
   live_ = threads, at_barrier_ = 0, any_ = false;
   error_.clear();
+  order_.resize(threads_.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  if (watch_ != nullptr) watch_->begin_block(threads);
 }
 
 /// Resumes a thread if it can continue.
@@ -242,30 +276,41 @@ void Emulator::release_block() {
   if (live_ != static_cast<int>(threads_.size()))
     fail("a barrier of a block that some threads have left");
   for (Thread& thread : threads_) thread.wait = Wait::none;
+  if (watch_ != nullptr) watch_->block_barrier();
   at_barrier_ = 0;
   any_result_ = any_;
   any_ = false;
 }
 
-void Emulator::run_block() {
-  order_.resize(threads_.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  while (live_ > 0) {
-    bool ran = false;
-    if (any_copies_ && seed_ != 0 && (random_() & 3) == 0) land_some_copies();
-    if (any_products_ && seed_ != 0 && (random_() & 3) == 0) products_.perform_some(random_());
-    seed_ != 0 && (random_() & 1) != 0 ? run_skewed(ran) : run_fair(ran);
-    if (at_barrier_ > 0 && at_barrier_ == live_) {
-      release_block();
-      ran = true;
-    }
-    current_ = nullptr;
-    if (!ran && live_ > 0) fail("threads wait for each other, or for some that have left");
+void Emulator::step() {
+  bool ran = false;
+  if (any_copies_ && seed_ != 0 && (random_() & 3) == 0) land_some_copies();
+  if (any_products_ && seed_ != 0 && (random_() & 3) == 0) products_.perform_some(random_());
+  seed_ != 0 && (random_() & 1) != 0 ? run_skewed(ran) : run_fair(ran);
+  if (at_barrier_ > 0 && at_barrier_ == live_) {
+    release_block();
+    ran = true;
   }
+  current_ = nullptr;
+  if (!ran && live_ > 0) fail("threads wait for each other, or for some that have left");
 }
 
-void Emulator::launch(Extent grid, Extent block, size_t dynamic_bytes,
-                      const std::function<void()>& body) {
+void Emulator::run_together(Emulator& other) {
+  Emulator*& now = current_emulator().now;
+  try {
+    while (live_ > 0 || other.live_ > 0) {
+      now = other.live_ == 0 || (live_ > 0 && (random_() & 1) != 0) ? this : &other;
+      now->step();
+    }
+  } catch (...) {
+    now = this;
+    throw;
+  }
+  now = this;
+}
+
+void Emulator::begin_launch(Extent grid, Extent block, size_t dynamic_bytes,
+                            const std::function<void()>& body) {
   grid_ = grid, block_ = block, block_index_ = {};
   current_ = nullptr;
   if (block.count() < 1 || block.count() > 1024 || grid.count() < 1 || grid.y > 65535 ||
@@ -275,14 +320,28 @@ void Emulator::launch(Extent grid, Extent block, size_t dynamic_bytes,
   random_.seed(seed_);
   shared_.clear();
   dynamic_.reserve(dynamic_bytes);
+}
+
+void Emulator::launch(Extent grid, Extent block, size_t dynamic_bytes,
+                      const std::function<void()>& body) {
+  begin_launch(grid, block, dynamic_bytes, body);
   std::vector<int64_t> blocks(static_cast<size_t>(grid.count()));
   std::iota(blocks.begin(), blocks.end(), int64_t{0});
+  const bool in_pairs = seed_ != 0 && watch_ == nullptr && blocks.size() > 1;
   if (seed_ != 0) std::shuffle(blocks.begin(), blocks.end(), random_);
-  for (const int64_t b : blocks) {
-    block_index_ = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
-                    static_cast<unsigned>(b / grid.x / grid.y)};
-    begin_block(static_cast<int>(block.count()));
-    run_block();
+  if (in_pairs) {
+    if (partner_ == nullptr) partner_ = std::make_unique<Emulator>();
+    partner_->set_seed(random_() | 1);
+    partner_->begin_launch(grid, block, dynamic_bytes, body);
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    begin_block(blocks[i]);
+    if (in_pairs && i + 1 < blocks.size() && (random_() & 1) != 0) {
+      partner_->begin_block(blocks[++i]);
+      run_together(*partner_);
+    } else {
+      while (live_ > 0) step();
+    }
   }
 }
 

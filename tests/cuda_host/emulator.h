@@ -5,9 +5,10 @@
 //
 //   - A thread runs until it waits: at a barrier of its block, or in a collective of its warp,
 //     which the last lane to arrive performs for all.
-//   - Blocks run one after the other, in random order. In a block, each round of the scheduler is
-//     either fair (every thread that can run does, in random order) or skewed (one warp runs as far
-//     as it can, then the next): only the second shows reuse of shared memory without a barrier.
+//   - Blocks run in random order, one at a time or two in turn, round by round. In a block, each
+//     round of the scheduler is either fair (every thread that can run does, in random order) or
+//     skewed (one warp runs as far as it can, then the next): only the second shows reuse of shared
+//     memory without a barrier.
 //   - Shared memory is poisoned (0xFF, which is NaN in FP32) when a block begins.
 //   - An asynchronous copy to shared memory completes at a random moment between its start and the
 //     wait for it; until then its destination is poisoned. So do products of warpgroups
@@ -58,6 +59,21 @@ struct Warp {
   uint64_t in[kWarp][8], out[kWarp][2];
 };
 
+/// Is told what orders the accesses of a block's threads to shared memory, and those accesses that
+/// are not in the code of kernels (race_watch.h).
+class AccessWatch {
+ public:
+  virtual ~AccessWatch() = default;
+  virtual void begin_block(int threads) = 0;
+  virtual void block_barrier() = 0;
+  /// `__syncwarp` of these lanes of the warp that begins at thread `first`. Shuffles and other
+  /// collectives order no memory.
+  virtual void warp_barrier(int first, uint32_t mask) = 0;
+  virtual void read(const void* at, size_t bytes) = 0;
+  virtual void write(const void* at, size_t bytes) = 0;
+  virtual void atomic(const void* at, size_t bytes) = 0;
+};
+
 class Emulator {
  public:
   /// 0: threads and blocks in order; otherwise a random legal order. Applies to later launches.
@@ -66,7 +82,16 @@ class Emulator {
   /// written until then remains.
   void launch(Extent grid, Extent block, size_t dynamic_bytes, const std::function<void()>& body);
 
+  /// Of later launches; null: none. One at a time runs blocks that are watched.
+  void set_watch(AccessWatch* watch) { watch_ = watch; }
+  /// Whether a thread of a block runs now, and these bytes begin in the block's shared memory.
+  bool is_shared(const void* at) const;
+  /// Ends the launch with the error, from code that must not throw. The running thread goes no
+  /// further.
+  void stop(const std::string& what);
+
   // For the running thread.
+  int thread_number() const { return current_->number; }
   const Index& thread_index() const { return current_->index; }
   const Index& block_index() const { return block_index_; }
   const Extent& block_extent() const { return block_; }
@@ -94,6 +119,14 @@ class Emulator {
   uint32_t shared_address(const void* at) const { return products_.address_of(at); }
   /// The thread has written to shared memory what a product may read.
   void note_write(const void* to, size_t bytes);
+  // For the watch.
+  void note_read(const void* at, size_t bytes) {
+    if (watch_ != nullptr) watch_->read(at, bytes);
+  }
+  void note_atomic(const void* at, size_t bytes) {
+    if (watch_ != nullptr) watch_->atomic(at, bytes);
+  }
+  void warp_barrier(uint32_t mask, int operation);
   /// All lanes of `mask` bring `in`; the last one to arrive runs `perform`, then all get `out`.
   /// `operation` names the collective and its place: lanes must agree in it.
   void collective(uint32_t mask, int operation, const void* in, size_t in_bytes, void* out,
@@ -131,8 +164,12 @@ class Emulator {
   };
 
   static void thread_main();
-  void begin_block(int threads);
-  void run_block();
+  void begin_launch(Extent grid, Extent block, size_t dynamic_bytes,
+                    const std::function<void()>& body);
+  void begin_block(int64_t number);
+  void run_together(Emulator& other);
+  /// A round of the scheduler.
+  void step();
   void land_some_copies();
   void join_product(const Warp& warp);
   void run_fair(bool& ran);
@@ -142,6 +179,8 @@ class Emulator {
   void pause();
 
   uint64_t seed_ = 0;
+  AccessWatch* watch_ = nullptr;
+  std::unique_ptr<Emulator> partner_;  // runs the second of two blocks
   std::mt19937_64 random_;
   const std::function<void()>* body_ = nullptr;
   Extent grid_, block_;
@@ -163,10 +202,17 @@ class Emulator {
   std::string error_;
 };
 
-/// For this thread of the system.
+/// For this thread of the system; while a thread of a kernel runs, the emulator of its block.
+struct CurrentEmulator {
+  Emulator own;
+  Emulator* now = &own;
+};
+inline CurrentEmulator& current_emulator() {
+  static thread_local CurrentEmulator current;
+  return current;
+}
 inline Emulator& emulator() {
-  static thread_local Emulator instance;
-  return instance;
+  return *current_emulator().now;
 }
 
 }  // namespace cuda_host

@@ -69,6 +69,7 @@ inline void product(bool bf16, float (&d)[4], const uint32_t (&a)[4], const uint
 template <int kCount, bool kTransposed>
 void load_matrices(uint32_t (&to)[kCount], const void* row, int line) {
   emulator().check_shared(row, 16, "ldmatrix");
+  if (emulator().lane() < 8 * kCount) emulator().note_read(row, 16);
   emulator().collective(
       kWholeWarp, named(kTransposed ? kLoadTransposed : kLoad, line), &row, sizeof row, to,
       sizeof to, [](Warp& warp) {

@@ -169,6 +169,8 @@ INSTANTIATE_TEST_SUITE_P(
                {"model.recompute_granularity=selective",
                 "model.recompute_modules=[core_attn, mlp, layernorm]"},
                "selective"),
+        alone(layout(1, 1, 2, 1, {kOneRow, "model.virtual_pipeline_model_parallel_size=2"},
+                     "virtual_stages")),
         alone(layout(1, 1, 1, 1,
                      {"model.fine_grained_activation_offloading=true",
                       "model.offload_modules=[mlp]", "model.min_offloaded_tensor_size=0"},

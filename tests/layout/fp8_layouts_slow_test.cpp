@@ -24,20 +24,26 @@ using test::LayoutCase;
 std::map<std::string, Tensor> gradients(const Quantization& products, const LayoutCase& c,
                                         const std::string& model = "gpt2") {
   const auto folder = test::test_data("golden") / model;
-  const bool adapts = model.ends_with("_llama");
+  // Of an adapter's model.
+  const std::map<std::string, std::string> models{{"lora_llama", "llama"},
+                                                  {"dora_llama", "llama"},
+                                                  {"lora_gpt2", "gpt2"},
+                                                  {"lora_experts", "mixtral"}};
+  const bool adapts = models.contains(model);
   std::vector<std::string> overrides = c.overrides;
   if (adapts) overrides.push_back("peft.adapter=" + (folder / "adapter").string());
   for (const std::string& isa : test::instruction_set_override()) overrides.push_back(isa);
   overrides.insert(overrides.begin(), {"train.micro_batch_size=1", "dist.threads_per_rank=1",
                                        "dist.distributed_timeout_minutes=1"});
-  const auto base = adapts ? test::test_data("golden") / "llama" : folder;
+  const std::string& name = adapts ? models.at(model) : model;
+  const auto base = test::test_data("golden") / name;
   ProbeSetup setup = prepare_probe({.model = base / "model",
                                     .batch = folder / "golden.safetensors",
                                     .overrides = overrides,
                                     .train = false});
   setup.settings.run.layers.precision.products = products;
   // Data ranks share an expert's rows; attention's scales cover only their own micro-batches.
-  if (model == "mixtral") setup.settings.run.layers.precision.plain_layers = {"attention"};
+  if (name == "mixtral") setup.settings.run.layers.precision.plain_layers = {"attention"};
   std::map<std::string, Tensor> dump;
   run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
@@ -97,6 +103,16 @@ TEST(Fp8Layouts, CurrentScalingUnderAdapters) {
   expect_one_rank(products, {sequence, layout(1, 1, 1, 2)}, "dora_llama");
 }
 
+// Scales of few elements, which no rank's part changes: sizes are multiples of the groups.
+TEST(Fp8Layouts, GroupsUnderAdapters) {
+  for (const Quantization& products : {Quantization{Scaling::mx, DType::e4m3, DType::e4m3},
+                                       Quantization{Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2}})
+    expect_one_rank(products,
+                    {layout(2, 1, 1, 1), layout(1, 1, 1, 2),
+                     layout(1, 1, 2, 1, {"model.pipeline_schedule=zero_bubble"}, "zero_bubble")},
+                    "lora_gpt2");
+}
+
 // The scales of attention's operands, and of its output, cover tensor and context ranks. Where sums
 // have another order, a few elements are rounded differently, which attention amplifies
 // (unit/nn/attention_codes_test.cpp tests it alone); other axes change no bit.
@@ -131,27 +147,30 @@ TEST(Fp8Layouts, Blockwise) {
 
 /// The golden Mixtral: an expert's rows come from all ranks that exchange tokens. Without data
 /// ranks a micro-batch has both rows of the batch, as these ranks have together.
-std::map<std::string, Tensor> expert_gradients(const Quantization& products, LayoutCase c) {
+std::map<std::string, Tensor> expert_gradients(const Quantization& products, LayoutCase c,
+                                               const std::string& model = "mixtral") {
   if (c.name.find("dp") == std::string::npos) c.overrides.push_back("train.micro_batch_size=2");
-  return gradients(products, c, "mixtral");
+  return gradients(products, c, model);
 }
 
 void expect_experts_of(const LayoutCase& reference, const Quantization& products,
-                       const std::vector<LayoutCase>& layouts) {
-  const auto expected = expert_gradients(products, reference);
+                       const std::vector<LayoutCase>& layouts,
+                       const std::string& model = "mixtral") {
+  const auto expected = expert_gradients(products, reference, model);
   ASSERT_GT(expected.size(), 30u);
-  const double of_format = distance_of(expected, expert_gradients({}, reference));
+  const double of_format = distance_of(expected, expert_gradients({}, reference, model));
   EXPECT_GT(of_format, 0.02);
   for (const LayoutCase& c : layouts) {
-    const double distance = distance_of(expert_gradients(products, c), expected);
+    const double distance = distance_of(expert_gradients(products, c, model), expected);
     EXPECT_LT(distance, of_format / 10) << c.name << ", of " << of_format;
     testing::Test::RecordProperty(c.name, std::to_string(distance));
   }
 }
 
 void expect_experts_of_one_rank(const Quantization& products,
-                                const std::vector<LayoutCase>& layouts) {
-  expect_experts_of(layout(1, 1, 1, 1), products, layouts);
+                                const std::vector<LayoutCase>& layouts,
+                                const std::string& model = "mixtral") {
+  expect_experts_of(layout(1, 1, 1, 1), products, layouts, model);
 }
 
 LayoutCase experts(int ep, int etp, LayoutCase c, std::vector<std::string> further = {}) {
@@ -187,6 +206,19 @@ TEST(Fp8Layouts, ExpertsMxfp8) {
       {Scaling::mx, DType::e4m3, DType::e4m3},
       {experts(2, 1, layout(1, 1, 1, 2)), experts(1, 2, layout(2, 1, 1, 1)),
        experts(2, 1, layout(2, 1, 1, 1)), experts(1, 1, layout(1, 1, 2, 1))});
+}
+
+// Frozen experts: a scale, too, is that of an expert's whole weight, on all of its ranks.
+TEST(Fp8Layouts, ExpertsUnderAdapters) {
+  const LayoutCase shards = layout(
+      1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "weight_shards");
+  for (const Quantization& products : {Quantization{Scaling::tensor, DType::e4m3, DType::e5m2},
+                                       Quantization{Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2}})
+    expect_experts_of_one_rank(
+        products,
+        {experts(2, 1, layout(1, 1, 1, 2)), experts(2, 1, shards),
+         experts(1, 2, layout(2, 1, 1, 1)), experts(2, 2, layout(2, 1, 1, 2))},
+        "lora_experts");
 }
 
 TEST(Fp8Layouts, ExpertsBlockwise) {

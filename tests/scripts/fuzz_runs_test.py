@@ -94,7 +94,9 @@ class FuzzRuns(unittest.TestCase):
             rows = file.read().splitlines()
         self.assertEqual([row.split("|")[1].strip() for row in rows], ["40 to 42", "43 to 45"])
 
-    def test_settings_of_fine_tuning_are_drawn(self):
+    def drawn(self):
+        """A hundred configurations."""
+
         class Named:
             def conversations(self):
                 return "CHATS"
@@ -103,11 +105,22 @@ class FuzzRuns(unittest.TestCase):
                 return form
 
         knobs = read_knobs(self.program)
-        drawn = [random_configuration(random.Random(seed), knobs, False, Named()).text() for seed in range(100)]
+        return [random_configuration(random.Random(seed), knobs, False, Named()) for seed in range(100)]
+
+    def test_settings_of_fine_tuning_are_drawn(self):
+        drawn = [configuration.text() for configuration in self.drawn()]
         for setting in ("peft.scheme=lora", "dataset.packed_sequence_size=64", "[CHATS]", "checkpoint.pretrained_checkpoint=gguf"):
             self.assertTrue(any(setting in text for text in drawn), setting)
         for text in drawn:
             self.assertFalse("pretrained_checkpoint" in text and "model.hidden_size" in text, text)
+
+    def test_runs_in_fp64_are_small(self):
+        in_fp64 = [c.what for c in self.drawn() if c.what["mixed_precision.recipe"] == "fp64"]
+        self.assertTrue(in_fp64)
+        for what in in_fp64:
+            self.assertLessEqual(what["model.seq_length"] * what["train.global_batch_size"], 256, what)
+            self.assertEqual(what.get("model.hidden_size", 32), 32, what)  # a model that exists says its own
+            self.assertEqual(what.get("dataset.packed_sequence_size", what["model.seq_length"]), what["model.seq_length"])
 
     def found(self, fault, message, *arguments):
         done = self.fuzz(fault, "--minutes", "0.5", "--first", "--seed", "1", *arguments)

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output_file.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct::test {
 namespace {
@@ -20,13 +21,14 @@ std::string tokenizer_text() {
   }
   added.push_back(
       {{"id", id++}, {"content", "<think>"}, {"special", false}, {"normalized", false}});
-  return json{
-      {"added_tokens", added},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-      {"post_processor", nullptr},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}}
+  return whole_tokenizer(
+             {{"added_tokens", added},
+              {"normalizer", nullptr},
+              {"pre_tokenizer",
+               {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+              {"post_processor", nullptr},
+              {"decoder", {{"type", "ByteLevel"}}},
+              {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}})
       .dump();
 }
 

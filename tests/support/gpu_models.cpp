@@ -32,6 +32,20 @@ GpuModel experts(const std::string& name, const std::string& recipe, const Overr
           limit > 0.25};
 }
 
+/// A reference adapter on its model.
+GpuModel adapted(const std::string& adapter, const std::string& base, const std::string& name = "",
+                 const Overrides& more = {}, double limit = 2e-5) {
+  return {adapter + name, base,
+          Overrides{"peft.adapter=" + test_data("golden/" + adapter + "/adapter").string()} + more,
+          limit};
+}
+
+/// A new adapter with all that adapters may have, which is dropped by random numbers.
+const Overrides kDropped{"peft.scheme=dora", "peft.dim=4", "peft.dropout=0.2",
+                         "peft.train=[norm,embed_tokens]"},
+    kDroppedAfter{"peft.scheme=lora", "peft.dim=4", "peft.dropout=0.2",
+                  "peft.dropout_position=post"};
+
 }  // namespace
 
 void PrintTo(const GpuModel& model, std::ostream* out) {
@@ -102,7 +116,18 @@ std::vector<GpuModel> gpu_models() {
       experts("fp8_padded", "bf16_with_fp8_current_scaling_mixed",
               {"model.moe_router_padding_for_quantization=true"}),
       experts("fp8_ep2", "bf16_with_fp8_current_scaling_mixed",
-              {"dist.ranks=2", "model.expert_model_parallel_size=2"})};
+              {"dist.ranks=2", "model.expert_model_parallel_size=2"}),
+      adapted("lora_llama", "llama"), adapted("dora_llama", "llama"),
+      adapted("lora_llama", "llama", "_bf16", kBf16, 6e-2),
+      adapted(
+          "dora_llama", "llama", "_tp2",
+          {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"}),
+      adapted("lora_experts", "mixtral", "_ep2", kTwoExperts),
+      adapted("dora_llama", "llama", "_fp8_base", kBf16 + Overrides{"peft.base_format=fp8"}, 6e-2),
+      adapted("lora_llama", "llama", "_fp8",
+              {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, 0.25),
+      GpuModel{"llama_dora_dropout", "llama", kDropped, 2e-5, true},
+      GpuModel{"mixtral_lora_dropout_ep2", "mixtral", kTwoExperts + kDroppedAfter, 2e-5}};
 }
 
 std::map<std::string, Tensor> probe_gpu_model(const GpuModel& model, const Overrides& more) {

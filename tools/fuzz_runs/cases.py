@@ -122,4 +122,4 @@ def resume_case(case):
     return "compared"
 
 
-KINDS = {"layouts": (layout_case, 5), "resumes": (resume_case, 1)}
+KINDS = {"layouts": (layout_case, 4), "resumes": (resume_case, 1)}

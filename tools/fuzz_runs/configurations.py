@@ -16,6 +16,8 @@ LATENT = {"model.q_lora_rank": 32, "model.kv_lora_rank": 32, "model.qk_head_dim"
 OWN_WIDTH = {"model.moe_ffn_hidden_size": 32}
 SHARED = {"model.moe_shared_expert_intermediate_size": 32}
 GROUPS = {"model.moe_router_num_groups": 2, "model.moe_router_group_topk": 1}
+# FP64 is computed by the reference kernels, which take fifty times as long as the others.
+OF_FP64 = {"model.hidden_size": 32, "model.ffn_hidden_size": 32, "train.global_batch_size": 4}
 
 
 def sizes_of_family(family):
@@ -110,6 +112,18 @@ def choose_tuning(random, what, inputs):
     return False
 
 
+def shrink_fp64(what, has_model):
+    """A run in FP64 takes not much longer than another one."""
+    what["train.global_batch_size"] = OF_FP64["train.global_batch_size"]
+    what["model.seq_length"] = 64 if "dataset.blend" in what else 32  # a conversation takes 64
+    if "dataset.packed_sequence_size" in what:
+        what["dataset.packed_sequence_size"] = what["model.seq_length"]
+    if not has_model:
+        what.update(OF_FP64)
+        if what["model.family"] == "hunyuan_v1_moe":
+            what["model.moe_shared_expert_intermediate_size"] = OF_FP64["model.ffn_hidden_size"]
+
+
 def choose_what(random, knobs, configuration, inputs):
     by_name = {knob.name: knob for knob in knobs}
     family = random.choice(by_name["model.family"].choices)
@@ -123,6 +137,8 @@ def choose_what(random, knobs, configuration, inputs):
     if random.random() < 0.3:
         what["optimizer.optimizer"] = random.choice(by_name["optimizer.optimizer"].choices)
     has_model = choose_tuning(random, what, inputs)
+    if what["mixed_precision.recipe"] == "fp64":
+        shrink_fp64(what, has_model)
     configuration.what = what
     configuration.random_names.update(name for name in what if name.startswith(("peft.", "dataset.pack", "dataset.pad", "dataset.answer")))
     pool = [knob for knob in knobs if knob.is_random() and not knob.is_how() and knob.name not in what

@@ -20,11 +20,11 @@ BASE = {
 def tokenizer():
     """A tokenizer.json whose tokens are letters, with the control tokens of ChatML."""
     letters = [chr(code) for code in range(ord("!"), ord("~") + 1)] + ["\u0120", "\u010a"]  # with space and line break
-    added = [{"id": len(letters) + i, "content": token, "special": True, "normalized": False}
+    added = [{"id": len(letters) + i, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
              for i, token in enumerate(["<|im_start|>", "<|im_end|>"])]
     return {"added_tokens": added, "normalizer": None,
-            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
-            "post_processor": None, "decoder": {"type": "ByteLevel"},
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+            "post_processor": None, "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True},
             "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(letters)}, "merges": []}}
 
 

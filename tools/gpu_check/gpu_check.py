@@ -8,11 +8,15 @@ import time
 from pathlib import Path
 
 import measure
+import pack
 import probe
 import runs
 from phases import Phases
 
 ROOT = Path(__file__).resolve().parents[2]
+# Of --small: a few tests of each program, which take seconds on a double.
+SMALL_PRODUCTS = "*GemmTest*/portable"
+SMALL_TESTS = "*ElementwiseTest*:GpuRuns.*"
 BEGIN, END = "<!-- gpu_check: begin -->", "<!-- gpu_check: end -->"
 
 
@@ -38,39 +42,66 @@ def put_table(page, text):
     page.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END, 1)[1]}")
 
 
+def run_all(phases, options, target, gpu):
+    """Every phase, in order of worth: what the first minutes must tell comes first."""
+    phases.run("libraries", 20, lambda: probe.libraries(options.viaduct, runs.environment(options)))
+    phases.run("first step", 40, lambda: runs.starts(options))
+    phases.run("products", 60, lambda: runs.products(options))
+    for case in runs.STEPS:
+        phases.run(f"steps beside the cpu, {case[0]}", 30, lambda: runs.beside_cpu(options, target, case))
+    for case in measure.CASES:
+        phases.run(f"steps, {case['name']}", case["seconds"], lambda: measure.steps(options, case))
+    phases.run("ops beside the ceilings", 60, lambda: measure.ops(options))
+    phases.run("tests of ops and models", 180, lambda: runs.tests(options))
+    phases.run("memcheck", 90, lambda: runs.sanitized(options, "memcheck"))
+    phases.run("ceilings of PyTorch", 60, measure.ceilings)
+    for name in measure.PEERS:
+        phases.run(f"PyTorch, {name}", 90, lambda: measure.peer(name, phases.results))
+    phases.run("calibration", 60, lambda: measure.calibration(options, gpu, phases.results))
+    phases.run("racecheck", 90, lambda: runs.sanitized(options, "racecheck"))
+    phases.run(f"steps, {measure.LAST['name']}", measure.LAST["seconds"], lambda: measure.steps(options, measure.LAST))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="tools/gpu_check.sh", description=__doc__)
+    parser.add_argument("--pack", metavar="FILE", help="only pack what a check needs into FILE (.tar.gz), for a machine without this checkout")
     parser.add_argument("--viaduct", default=str(ROOT / "build/release/viaduct"), help="the program (default: %(default)s)")
     parser.add_argument("--library", default=str(ROOT / "build/cuda/libviaduct_cuda.so"), help="the library of the device (default: %(default)s)")
     parser.add_argument("--tests", default=str(ROOT / "build/release/tests/gpu/test_on_gpu"),
                         help="the tests of ops and models on the device (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=10, help="time limit of all phases together (default: %(default)s)")
-    parser.add_argument("--out", default=str(ROOT / "build/gpu_check.json"), help="the result as JSON (default: %(default)s)")
+    parser.add_argument("--continue", dest="resumed", action="store_true", help="do not repeat phases that --out says were done")
+    parser.add_argument("--out", default=str(ROOT / "build/gpu_check.json"), help="the result as JSON, written after each phase (default: %(default)s)")
     parser.add_argument("--calibration", default=str(ROOT / "build/gpu_calibration.yaml"),
                         help="the calibration of the GPU, for viaduct plan (default: %(default)s)")
     parser.add_argument("--page", help="also put the table into this page (docs/benchmarks.md)")
-    parser.add_argument("--only", help="run only these phases: names separated by commas")
+    parser.add_argument("--only", help="run only these phases: names separated by semicolons")
+    parser.add_argument("--small", action="store_true", help="small shapes and few tests: a dry run of the check itself, on a double of the GPU")
     options = parser.parse_args()
+    options.libraries = ROOT / "lib"  # of a package
+    if options.pack:
+        return pack.pack(options)
+    options.steps = 3 if options.small else 20
+    options.product_tests = SMALL_PRODUCTS if options.small else "*Gemm*"
+    options.op_tests = SMALL_TESTS if options.small else "-*Gemm*"
 
     gpu = probe.find_gpu()
     if isinstance(gpu, str):
         print(f"gpu_check: {gpu}", file=sys.stderr)
         return 1
     print(f"gpu_check: {gpu['name']}, {gpu['memory']}, driver {gpu['driver']}, compute capability {gpu['capability']}", flush=True)
-    phases = Phases(options.minutes * 60, options.only.split(",") if options.only else None)
-    phases.run("libraries", 20, lambda: probe.libraries())
-    phases.run("program", 30, lambda: runs.starts(options))
-    ceilings = phases.run("ceilings", 60, lambda: measure.ceilings(gpu))
-    phases.run("tests of ops and models", 180, lambda: runs.tests(options))
-    phases.run("20 steps beside the cpu", 90, lambda: runs.beside_cpu(options))
-    phases.run("ops beside the ceilings", 60, lambda: measure.ops(options))
-    phases.run("compute-sanitizer", 90, lambda: runs.sanitized(options))
-    for case in measure.CASES:
-        phases.run(f"steps, {case['name']}", case["seconds"], lambda: measure.steps(options, gpu, case, ceilings))
-    phases.run("calibration", 60, lambda: measure.calibration(options, gpu, phases.results))
-    report = {"gpu": gpu, "date": time.strftime("%Y-%m-%d"), "phases": phases.results}
-    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    Path(options.out).write_text(json.dumps(report, indent=1) + "\n")
+    out = Path(options.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    report = {"gpu": gpu, "date": time.strftime("%Y-%m-%d"), "phases": json.loads(out.read_text())["phases"] if options.resumed and out.exists() else {}}
+
+    def note():
+        out.with_suffix(".new").write_text(json.dumps(report, indent=1) + "\n")
+        out.with_suffix(".new").replace(out)
+
+    phases = Phases(options.minutes * 60, options.only.split(";") if options.only else None, report["phases"], note,
+                    slower=10 if options.small else 1)
+    run_all(phases, options, probe.target_of(gpu["capability"]), gpu)
+    note()
     text = table(report)
     print(text)
     if options.page:

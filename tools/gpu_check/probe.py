@@ -1,9 +1,11 @@
 """Finds the GPU and the libraries of this machine."""
 
 import ctypes
-import importlib.util
+import functools
+import os
 import shutil
 import subprocess
+import sys
 
 # Compute capabilities, from and to, whose GPUs run the kernels of a target (src/hardware/cuda_target.cpp).
 TARGETS = {"sm_80": (80, 88), "sm_89": (89, 89), "sm_90a": (90, 90), "sm_100a": (100, 109), "sm_120": (120, 1 << 20)}
@@ -47,14 +49,31 @@ def version(library, function, shape):
         return f"not found ({str(reason)[:120]})"
 
 
-def libraries():
+def libraries_of(viaduct, environment):
+    """What `viaduct version` says of each library: the file that it takes, of the toolkit, of Python's wheels or of the loader's path."""
+    asked = subprocess.run([viaduct, "version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, timeout=15)
+    return dict(line.split(": ", 1) for line in asked.stdout.splitlines() if ": " in line)
+
+
+def libraries(viaduct, environment):
+    said = libraries_of(viaduct, environment)
     found = {
         "driver (CUDA)": version("libcuda.so.1", "cuDriverGetVersion", "fills"),
-        "cuBLASLt": version("libcublasLt.so.13", "cublasLtGetVersion", "returns"),
-        "NCCL": version("libnccl.so.2", "ncclGetVersion", "fills"),
-        "cuDNN": version("libcudnn.so.9", "cudnnGetVersion", "returns"),
+        **{name: said.get(name, "viaduct version does not say") for name in ("cuda", "nccl", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2")},
         "compute-sanitizer": shutil.which("compute-sanitizer") or "not found",
         "nvcc": shutil.which("nvcc") or "not found",
-        "PyTorch": "installed" if importlib.util.find_spec("torch") else "not found",
+        "PyTorch": f"of {torch_python()}" if torch_python() else "not found",
     }
     return {"rows": [("libraries", "; ".join(f"{name}: {value}" for name, value in found.items()))], "libraries": found}
+
+
+@functools.cache
+def torch_python():
+    """A Python that has PyTorch: this one, VIRTUAL_ENV's, or one in PATH; None if there is none."""
+    folders = [os.path.join(os.environ["VIRTUAL_ENV"], "bin")] if "VIRTUAL_ENV" in os.environ else []
+    candidates = [sys.executable, *(os.path.join(folder, "python3") for folder in [*folders, *os.environ.get("PATH", "").split(os.pathsep)])]
+    look = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    for python in dict.fromkeys(os.path.realpath(each) if each == sys.executable else each for each in candidates if os.access(each, os.X_OK)):
+        if subprocess.run([python, "-c", look], capture_output=True).returncode == 0:
+            return python
+    return None

@@ -34,6 +34,13 @@ def gptj(**fields):
         "bos_token_id": 0, "eos_token_id": 0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False, **fields}
 
 
+def gemma4(**fields):
+    """Gemma 4 without embeddings of each layer: other heads in layers without a window."""
+    return decoder("gemma4_text", **{"rope_theta": None, "tie_word_embeddings": True, "hidden_size_per_layer_input": 0, "head_dim": 20,
+                                     "global_head_dim": 28, "num_hidden_layers": 3, "sliding_window": 13,
+                                     "layer_types": [SLIDING, FULL, FULL], **fields})
+
+
 def falcon(**fields):
     return {
         "model_type": "falcon", "vocab_size": 300, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -282,7 +289,7 @@ CASES = {
     "falcon_every_head": (falcon(multi_query=False, ffn_hidden_size=100, layer_norm_epsilon=1e-4), 64),
     "gptj": (gptj(), 64),
     "gptj_tied": (gptj(tie_word_embeddings=True, n_inner=100, rotary_dim=14, n_head=3, n_embd=48, activation_function="gelu"), 200),
-    "exaone4": (decoder("exaone4", head_dim=16, sliding_window=None), 64),
+    "exaone4": (decoder("exaone4", head_dim=16, sliding_window=None, layer_types=[FULL, FULL]), 64),
     "exaone4_window": (decoder("exaone4", head_dim=20, num_hidden_layers=4, sliding_window=21, sliding_window_pattern=4,
                                **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                       original_max_position_embeddings=64)), 200),
@@ -310,6 +317,12 @@ CASES = {
 }
 # Families that transformers 4.56 does not have.
 NEWER = {
+    "gemma4_text": (gemma4(final_logit_softcapping=3.0), 200),
+    "gemma4_text_keys": (gemma4(attention_k_eq_v=True, num_global_key_value_heads=1, rope_parameters={
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 5000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}), 200),
+    "gemma4_text_bias": (gemma4(attention_bias=True, global_head_dim=20, num_global_key_value_heads=4, attention_k_eq_v=True,
+                                num_hidden_layers=6, layer_types=None, tie_word_embeddings=False), 64),
     "ministral3": (decoder("ministral3", head_dim=20, rope_parameters=MINISTRAL), 200),
     "ministral3_window": (decoder("ministral3", head_dim=16, sliding_window=31, num_hidden_layers=3, rope_parameters={
         **MINISTRAL, "llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 32}), 200),
@@ -362,6 +375,10 @@ STORED = {
     "gemma3_text": (small(decoder("gemma3_text", head_dim=6, sliding_window=5, layer_types=[SLIDING, FULL], query_pre_attn_scalar=10,
                                   rope_theta=1000.0, rope_local_base_freq=50.0, tie_word_embeddings=True,
                                   **rope("linear", factor=2.5))), 24),
+    "gemma4_text": (small(gemma4(head_dim=6, global_head_dim=12, num_key_value_heads=4, num_global_key_value_heads=2, attention_k_eq_v=True,
+                                 sliding_window=5, layer_types=[SLIDING, FULL], final_logit_softcapping=3.0, rope_parameters={
+                                     "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 1000.0},
+                                     "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})), 24),
     "smollm3": (small(decoder("smollm3", no_rope_layers=[0, 1], rope_theta=1000.0, tie_word_embeddings=True)), 24),
     "olmo2": (small(decoder("olmo2", attention_bias=True)), 24),
     "olmo3": (small(decoder("olmo3", sliding_window=7, layer_types=[SLIDING, FULL], rope_theta=500000.0, **rope(

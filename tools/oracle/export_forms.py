@@ -27,10 +27,10 @@ def distance(found, expected):
     return (torch.linalg.vector_norm(found.double() - expected) / torch.linalg.vector_norm(expected, dtype=torch.float64)).item()
 
 
-def logits_of(ids, *where, **how):
+def logits_of(ids, *where, attention="eager", **how):
     """transformers' logits of a folder or a GGUF file, and what does not fit its model."""
     model, said = transformers.AutoModelForCausalLM.from_pretrained(
-        *where, **how, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+        *where, **how, dtype=torch.float32, attn_implementation=attention, output_loading_info=True)
     problems = [f"{kind}: {sorted(said[kind])[:3]}" for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") if said.get(kind)]
     with torch.no_grad():
         return model.eval()(ids, use_cache=False).logits, problems
@@ -41,6 +41,7 @@ class Export:
 
     def __init__(self, viaduct, work, family, settings, seed):
         self.viaduct, self.work, self.family = viaduct, work, family
+        self.attention = "sdpa" if family == "falcon" else "eager"  # Falcon's in steps adds ALiBi twice (reference.py)
         viaduct("train", f"model.family={family}", *settings, f"checkpoint.save={work / 'run'}")
         self.ids = torch.randint(VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(seed))
         save_file({"input_ids": self.ids, "labels": self.ids.clone()}, work / "batch.safetensors")
@@ -71,12 +72,12 @@ class Export:
         return error
 
     def folder(self):
-        found, unfit = logits_of(self.ids, self.work / "exported")
+        found, unfit = logits_of(self.ids, self.work / "exported", attention=self.attention)
         return self.judged("folder", found, self.logits, unfit)
 
     def rounded(self, dtype):
         path = self.convert(self.work / "run", self.work / dtype, "--dtype", dtype)
-        found, unfit = logits_of(self.ids, path)
+        found, unfit = logits_of(self.ids, path, attention=self.attention)
         return self.judged(dtype, found, self.probe(path), unfit)
 
     def gguf(self, dtype=None):
@@ -113,7 +114,8 @@ class Export:
         expected = self.probe(self.work / "exported", "--adapter", folder)
         if distance(self.logits, expected) < 1e-3:
             self.problems.append("adapter: it changes nothing, so that nothing is compared")
-        base = transformers.AutoModelForCausalLM.from_pretrained(self.work / "exported", dtype=torch.float32, attn_implementation="eager")
+        base = transformers.AutoModelForCausalLM.from_pretrained(self.work / "exported", dtype=torch.float32,
+                                                                 attn_implementation=self.attention)
         with torch.no_grad():
             found = peft.PeftModel.from_pretrained(base, folder).eval()(self.ids, use_cache=False).logits
         tuned = self.judged("adapter", found, expected)

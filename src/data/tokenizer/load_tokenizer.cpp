@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 #include "base/error.h"
@@ -21,6 +22,12 @@
 
 namespace viaduct {
 namespace {
+
+/// The pattern of Mistral's tokenizers with large vocabularies, as transformers corrects it.
+constexpr std::string_view kMistralPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N})"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 /// The special tokens of a `tokenizer.model`, as far as `model` has them under the same ids.
 SpecialIds same_special_ids(const TokenizerFiles& files, const char* name,
@@ -83,6 +90,40 @@ void refuse_further_versions(const TokenizerFiles& files) {
   }
 }
 
+/// "fix_mistral_regex" makes transformers put another pattern in the place of the file's, for large
+/// vocabularies in folders of Mistral's models that an older version of it wrote.
+void refuse_another_pattern(const TokenizerFiles& files) {
+  constexpr size_t kLargeVocabulary = 100000;
+  constexpr std::string_view kTypes[] = {"mistral", "mistral3", "voxtral", "ministral", "pixtral"};
+  constexpr const char* kFlag = "fix_mistral_regex";
+  const auto config = files.object(kTokenizerConfigurationFile);
+  const auto architecture = files.object("config.json");
+  if (!config || !architecture) return;
+  const std::string where = files.where("config.json");
+  const std::string type = string_member(*architecture, "model_type", where);
+  const std::string version = string_member(*architecture, "transformers_version", where, "0");
+  const bool applies = (type.empty() || std::count(std::begin(kTypes), std::end(kTypes), type)) &&
+                       std::strtol(version.c_str(), nullptr, 10) < 5;
+  if (!applies || !bool_member(*config, kFlag, files.where(kTokenizerConfigurationFile), false))
+    return;
+  const auto document = files.object(kTokenizerFile);
+  const auto* model = find_member(*document, "model");
+  const auto* vocabulary = model == nullptr ? nullptr : find_member(*model, "vocab");
+  if (vocabulary == nullptr || vocabulary->size() <= kLargeVocabulary) return;
+  // Files that were saved afterwards have that pattern.
+  const auto* steps = find_member(*document, "pre_tokenizer");
+  const auto* list = steps == nullptr ? nullptr : find_member(*steps, "pretokenizers");
+  const auto* pattern = list == nullptr || !list->is_array() || list->empty()
+                            ? nullptr
+                            : find_member(list->front(), "pattern");
+  VIADUCT_CHECK(
+      ConfigError, pattern != nullptr && string_member(*pattern, "Regex", where) == kMistralPattern,
+      "{}: {} is not supported with this {}: transformers puts another pattern in the "
+      "place of the file's; in transformers, "
+      "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER) writes the changed one",
+      files.where(kTokenizerConfigurationFile), kFlag, kTokenizerFile);
+}
+
 /// Says what the folder has instead of a tokenizer that is read.
 [[noreturn]] void fail_without_tokenizer(const TokenizerFiles& files) {
   constexpr std::pair<const char*, const char*> kOthers[] = {
@@ -131,6 +172,7 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
   TokenizerJson json;
   if (has_json) {
     refuse_further_versions(files);
+    refuse_another_pattern(files);
     const auto unsupported = has_model || has_vocabulary ? UnsupportedModel::left_to_other_files
                                                          : UnsupportedModel::refused;
     json = parse_tokenizer_json(files.text(kTokenizerFile), source, unsupported);

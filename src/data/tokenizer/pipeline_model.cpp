@@ -12,7 +12,8 @@ constexpr size_t kCachedPieces = 1 << 16, kCachedPieceBytes = 64;
 
 }  // namespace
 
-/// Pieces repeat, so their ids are cached; the cache is cleared when it is full.
+/// Pieces repeat, so their ids are cached, and the parts of those whose places are asked for; a
+/// cache is cleared when it is full.
 struct PipelineModel::PieceScratch : TokenModel::Scratch {
   struct HashBytes {
     using is_transparent = void;
@@ -22,10 +23,19 @@ struct PipelineModel::PieceScratch : TokenModel::Scratch {
     uint32_t begin = 0, end = 0;
     UnknownBytes unknown;
   };
+  using Ranges = std::unordered_map<std::string, Range, HashBytes, std::equal_to<>>;
+  /// A token of a piece: from the first byte of its bytes up to and with the last one.
+  struct Part {
+    int32_t id = 0;
+    uint32_t first = 0, last = 0;
+    bool has_bytes = false;  // else `first` and `last` are what encode_parts says
+    TokenPlaces::Spaces spaces = {};
+  };
   RegexScratch regex;
   std::unique_ptr<PieceModel::Buffers> buffers;
-  std::unordered_map<std::string, Range, HashBytes, std::equal_to<>> cache;
+  Ranges cache, parts_cache;
   std::vector<int32_t> cached_ids;
+  std::vector<Part> cached_parts;
 };
 
 PipelineModel::PipelineModel(Normalizer normalizer, PreTokenizer pre_tokenizer,
@@ -66,24 +76,65 @@ void PipelineModel::encode_tracked(const TrackedView& normalized, Scratch& any_s
   });
 }
 
-void PipelineModel::encode_piece(const TrackedView& given, PieceScratch& scratch,
-                                 std::vector<int32_t>& ids, TokenPlaces& places) const {
-  TrackedText letters;
-  TrackedView piece = given;
+UnknownBytes PipelineModel::append_parts(std::string_view piece, PieceScratch& scratch) const {
+  std::string letters;
+  std::vector<uint32_t> byte_of;  // of each byte of the letters
+  std::string_view spelled = piece;
   if (pieces_->of_letters()) {
-    for (size_t byte = 0; byte < given.text.size(); ++byte)
-      letters.append(spell_bytes(given.text.substr(byte, 1)), given.places[byte]);
-    piece = letters.view();
+    for (size_t byte = 0; byte < piece.size(); ++byte) {
+      letters += spell_bytes(piece.substr(byte, 1));
+      byte_of.resize(letters.size(), static_cast<uint32_t>(byte));
+    }
+    spelled = letters;
   }
+  std::vector<int32_t> ids;
   std::vector<PiecePart> parts;
-  const size_t before = ids.size();
-  scratch.unknown.add(pieces_->encode_parts(piece.text, *scratch.buffers, ids, parts));
+  const UnknownBytes unknown = pieces_->encode_parts(spelled, *scratch.buffers, ids, parts);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const auto& [begin, end, unknown] = parts[i];
-    TextPlace place{begin, end};
-    if (begin < end) place = {piece.places[begin].begin, piece.places[end - 1].end};
-    const auto spelling = pieces_->token(ids[before + i]);
-    places.add(place, unknown ? piece.text.substr(begin, end - begin) : *spelling);
+    const auto [begin, end, is_unknown] = parts[i];
+    PieceScratch::Part part{ids[i], static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
+    part.has_bytes = begin < end;
+    if (part.has_bytes) {
+      --part.last;
+      if (!byte_of.empty()) part.first = byte_of[part.first], part.last = byte_of[part.last];
+    }
+    part.spaces = TokenPlaces::spaces_of(
+        is_unknown ? std::string(spelled.substr(begin, end - begin)) : *pieces_->token(ids[i]));
+    scratch.cached_parts.push_back(part);
+  }
+  return unknown;
+}
+
+void PipelineModel::encode_piece(const TrackedView& piece, PieceScratch& scratch,
+                                 std::vector<int32_t>& ids, TokenPlaces& places) const {
+  auto& cached = scratch.cached_parts;
+  auto found = scratch.parts_cache.find(piece.text);
+  PieceScratch::Range range;
+  if (found != scratch.parts_cache.end()) {
+    range = found->second;
+  } else {
+    if (scratch.parts_cache.size() >= kCachedPieces) {
+      scratch.parts_cache.clear();
+      cached.clear();
+    }
+    range.begin = static_cast<uint32_t>(cached.size());
+    range.unknown = append_parts(piece.text, scratch);
+    range.end = static_cast<uint32_t>(cached.size());
+  }
+  for (uint32_t i = range.begin; i < range.end; ++i) {
+    const PieceScratch::Part& part = cached[i];
+    ids.push_back(part.id);
+    places.add(part.has_bytes
+                   ? TextPlace{piece.places[part.first].begin, piece.places[part.last].end}
+                   : TextPlace{part.first, part.last},
+               part.spaces);
+  }
+  scratch.unknown.add(range.unknown);
+  if (found != scratch.parts_cache.end()) return;
+  if (piece.text.size() <= kCachedPieceBytes) {
+    scratch.parts_cache.emplace(piece.text, range);
+  } else {
+    cached.resize(range.begin);
   }
 }
 

@@ -45,6 +45,8 @@ class PipelineModel final : public TokenModel {
 
   void encode_piece(const TrackedView& piece, PieceScratch& scratch, std::vector<int32_t>& ids,
                     TokenPlaces& places) const;
+  /// Appends the parts of a piece to scratch.cached_parts.
+  UnknownBytes append_parts(std::string_view piece, PieceScratch& scratch) const;
 
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;

@@ -20,23 +20,23 @@ void trim(TokenSpan& span, size_t before, size_t after, bool first, TokenPlaces:
 
 }  // namespace
 
-void TokenPlaces::add(TextPlace place, std::string_view spelling) {
-  Entry entry{place};
-  for (std::string_view rest = spelling; !rest.empty(); ++entry.spaces_before) {
+TokenPlaces::Spaces TokenPlaces::spaces_of(std::string_view spelling) {
+  Spaces spaces;
+  for (std::string_view rest = spelling; !rest.empty(); ++spaces.before) {
     const CodePoint first = first_code_point(rest);
     if (!is_space(first.value)) break;
     rest.remove_prefix(first.bytes);
   }
-  for (std::string_view rest = spelling; !rest.empty(); ++entry.spaces_after) {
+  for (std::string_view rest = spelling; !rest.empty(); ++spaces.after) {
     const CodePoint last = last_code_point(rest);
     if (!is_space(last.value)) break;
     rest.remove_suffix(last.bytes);
   }
-  places_.push_back(entry);
+  return spaces;
 }
 
-std::vector<TokenSpan> TokenPlaces::spans(std::string_view text,
-                                          const std::vector<Trim>& trims) const {
+std::vector<TokenSpan> TokenPlaces::spans(std::string_view text, const std::vector<Trim>& trims,
+                                          bool with_template) const {
   std::vector<size_t> character_of(text.size() + 1);
   size_t characters = 0;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -51,8 +51,9 @@ std::vector<TokenSpan> TokenPlaces::spans(std::string_view text,
     const size_t end = std::min(entry.place.end, text.size());
     TokenSpan span{character_of[begin], character_of[end]};
     for (const Trim& how : trims) {
-      const bool first = spans.empty() || span.begin == 0;
-      trim(span, entry.spaces_before, entry.spaces_after, first, how);
+      const bool leads = spans.empty() && !(with_template && how.behind_template);
+      const bool first = leads || span.begin == 0;
+      trim(span, entry.spaces.before, entry.spaces.after, first, how);
     }
     spans.push_back(span);
   }

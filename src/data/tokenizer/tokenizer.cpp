@@ -190,7 +190,7 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
   append(around_.before);
   TokenPlaces places;
   const UnknownBytes unknown = encode(whole, options, cache, ids, &places);
-  const auto found = places.spans(whole, around_.trims);
+  const auto found = places.spans(whole, around_.trims, options.add_special_tokens);
   spans.insert(spans.end(), found.begin(), found.end());
   append(around_.after);
   return unknown;
@@ -265,6 +265,13 @@ bool Tokenizer::is_special(int32_t id) const {
   const auto spelling = token(id);
   const AddedToken* added = spelling ? added_.find(*spelling) : nullptr;
   return added != nullptr && added->special;
+}
+
+bool Tokenizer::is_left_out(int32_t id) const {
+  const AddedToken* added = added_.find(id);
+  if (added == nullptr || added->searched.empty()) return is_special(id);
+  const AddedToken* shown = added_.find(added->searched);
+  return shown != nullptr && shown->special;
 }
 
 std::string Tokenizer::unknown_bytes_became() const {

@@ -121,6 +121,9 @@ class Tokenizer {
   std::optional<std::string> token(int32_t id) const;
   /// Whether its spelling is that of a special token, which another id may have as well.
   bool is_special(int32_t id) const;
+  /// Whether text without special tokens leaves it out, as in Hugging Face's libraries: by what
+  /// `decode_text` shows of it, which is not the spelling of a token that the normalizer changes.
+  bool is_left_out(int32_t id) const;
   /// Whether special tokens in a text are always plain text.
   bool splits_special() const { return splits_special_; }
 

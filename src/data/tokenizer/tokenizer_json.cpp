@@ -1,5 +1,7 @@
 #include "data/tokenizer/tokenizer_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -9,6 +11,7 @@
 #include "base/json_reader.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/token_id.h"
+#include "data/tokenizer/tokenizer_json_members.h"
 #include "data/tokenizer/unigram.h"
 
 namespace viaduct {
@@ -59,6 +62,13 @@ void refuse_unsupported(const json& model, std::string_view source) {
 
 BpeSpec parse_bpe(const json& model, std::string_view source) {
   refuse_unsupported(model, source);
+  check_members(model, "the model",
+                {{"type", JsonKind::text, false},
+                 {"unk_token", JsonKind::text_or_null, false},
+                 {"fuse_unk", JsonKind::boolean_or_null, false},
+                 {"byte_fallback", JsonKind::boolean_or_null, false},
+                 {"ignore_merges", JsonKind::boolean_or_null, false}},
+                source);
   BpeSpec spec;
   const json* vocabulary = find_member(model, "vocab");
   VIADUCT_CHECK(IoError, vocabulary != nullptr, "{}: model.vocab is missing", source);
@@ -67,13 +77,16 @@ BpeSpec parse_bpe(const json& model, std::string_view source) {
   VIADUCT_CHECK(IoError, merges != nullptr && merges->is_array(),
                 "{}: model.merges is missing or not a list", source);
   spec.merges.reserve(merges->size());
+  const bool texts = !merges->empty() && merges->front().is_string();
   for (const json& merge : *merges) {
+    VIADUCT_CHECK(IoError, merge.is_string() == texts, "{}: merge {} is no {}, as those before it",
+                  source, spec.merges.size(), texts ? "string" : "list");
     // A line of merges.txt that some files carry along.
     if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version")) continue;
     spec.merges.push_back(parse_merge(merge, spec.merges.size(), source));
   }
   spec.ignore_merges = bool_member(model, "ignore_merges", source, false);
-  if (const json* unknown = find_member(model, "unk_token"); unknown && unknown->is_string())
+  if (const json* unknown = find_member(model, "unk_token"))
     spec.unknown_token = unknown->get<std::string>();
   spec.fuse_unknown = bool_member(model, "fuse_unk", source, false);
   spec.byte_fallback = bool_member(model, "byte_fallback", source, false);
@@ -85,6 +98,10 @@ UnigramSpec parse_unigram(const json& model, std::string_view source) {
     VIADUCT_CHECK(ConfigError, find_member(model, name) == nullptr,
                   "{}: model.{} (sampling of cuts) is not supported", source, name);
   }
+  check_members(
+      model, "the model",
+      {{"unk_id", JsonKind::count_or_null, false}, {"byte_fallback", JsonKind::boolean, false}},
+      source);
   UnigramSpec spec;
   const json* vocabulary = find_member(model, "vocab");
   VIADUCT_CHECK(IoError, vocabulary != nullptr && vocabulary->is_array(),
@@ -105,13 +122,21 @@ UnigramSpec parse_unigram(const json& model, std::string_view source) {
 
 std::vector<AddedToken> parse_added_tokens(const json& document, std::string_view source) {
   std::vector<AddedToken> added;
+  check_members(document, "the file", {{"added_tokens", JsonKind::list, false}}, source);
   const json* tokens = find_member(document, "added_tokens");
   if (tokens == nullptr) return added;
-  VIADUCT_CHECK(IoError, tokens->is_array(), "{}: added_tokens must be a list", source);
   for (const json& token : *tokens) {
-    const json* id = find_member(token, "id");
-    VIADUCT_CHECK(IoError, id != nullptr, "{}: an added token has no id", source);
-    added.push_back(parse_added_token(token, token_id_of(*id, source, "an added token"), source));
+    check_members(token, fmt::format("added token {}", added.size()),
+                  {{"id", JsonKind::id},
+                   {"content", JsonKind::text},
+                   {"single_word", JsonKind::boolean},
+                   {"lstrip", JsonKind::boolean},
+                   {"rstrip", JsonKind::boolean},
+                   {"normalized", JsonKind::boolean},
+                   {"special", JsonKind::boolean}},
+                  source);
+    const int32_t id = token_id_of(*find_member(token, "id"), source, "an added token");
+    added.push_back(parse_added_token(token, id, source));
   }
   return added;
 }
@@ -195,9 +220,9 @@ AddedToken parse_added_token(const json& value, int32_t id, std::string_view sou
 TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source,
                                    UnsupportedModel unsupported) {
   const json document = parse_json<json>(text, std::string(source));
+  check_members(document, "the file", {{"model", JsonKind::object}}, source);
+  check_document_members(document, source);
   const json* model = find_member(document, "model");
-  VIADUCT_CHECK(IoError, model != nullptr && model->is_object(), "{}: \"model\" is missing",
-                source);
   // Old files omit the type of a BPE model.
   const bool has_merges = find_member(*model, "merges") != nullptr;
   const std::string type = string_member(*model, "type", source, has_merges ? "BPE" : "untyped");

@@ -19,8 +19,8 @@ std::string tokenizer_step_type(const nlohmann::json& step, std::string_view wha
                                 std::string_view source);
 
 /// Calls `visit(step)` for the step itself or, one after the other, for those of a (nested)
-/// sequence, which has them in the list `list`. IoError for a sequence without that list,
-/// ConfigError for one with too many steps.
+/// sequence, which has them in the list `list`. IoError for a sequence without that list and for a
+/// step without its members (`check_step_members`), ConfigError for a sequence with too many steps.
 void for_each_tokenizer_step(const nlohmann::json& value, std::string_view what,
                              std::string_view list, std::string_view source,
                              FunctionRef<void(const nlohmann::json& step)> visit);

@@ -110,18 +110,17 @@ size_t count_of(const json& step, std::string_view name, std::string_view source
   return value->get<size_t>();
 }
 
-/// Whether a Metaspace puts a mark before texts. Old files have add_prefix_space.
+/// Whether a Metaspace puts a mark before texts. Old files have add_prefix_space, which must not
+/// contradict.
 SpaceMarkStep::Prefix prefix_of(const json& step, std::string_view source) {
   const std::string scheme = string_member(step, "prepend_scheme", source, "always");
-  const bool prefix = bool_member(step, "add_prefix_space", source, true);
   VIADUCT_CHECK(IoError, scheme == "always" || scheme == "first" || scheme == "never",
                 "{}: prepend_scheme is \"{}\", expected always, first or never",
                 where_of(step, source), scheme);
-  const bool given = find_member(step, "prepend_scheme") != nullptr;
-  VIADUCT_CHECK(IoError, prefix || !given || scheme == "never",
+  VIADUCT_CHECK(IoError, scheme == "never" || bool_member(step, "add_prefix_space", source, true),
                 "{}: add_prefix_space is false, but prepend_scheme \"{}\"", where_of(step, source),
                 scheme);
-  if (!prefix || scheme == "never") return SpaceMarkStep::Prefix::never;
+  if (scheme == "never") return SpaceMarkStep::Prefix::never;
   return scheme == "first" ? SpaceMarkStep::Prefix::first : SpaceMarkStep::Prefix::always;
 }
 

@@ -33,6 +33,8 @@ void write_tokenizer(const TrainedBpe& trained, const std::filesystem::path& fol
       {"eos_token", kEndOfText},
       {"add_prefix_space", false},
       {"clean_up_tokenization_spaces", false},
+      // Else transformers 4 also gives token_type_ids, which models that generate refuse.
+      {"model_input_names", Json::array({"input_ids", "attention_mask"})},
   };
   std::error_code error;
   std::filesystem::create_directories(folder, error);

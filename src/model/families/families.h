@@ -30,6 +30,7 @@ namespace viaduct::families {
   family(gemma)                        \
   family(gemma2)                       \
   family(gemma3_text)                  \
+  family(gemma4_text)                  \
   family(glm)                          \
   family(glm4)                         \
   family(glm4_moe)                     \

@@ -56,8 +56,10 @@ void resolve_ministral3(ModelFields& fields) {
 }  // namespace
 
 ModelFamily ministral3() {
-  return {"ministral3",     "Ministral3ForCausalLM", read_ministral3,
-          write_ministral3, llama_names(),           resolve_ministral3};
+  ModelFamily family{"ministral3",     "Ministral3ForCausalLM", read_ministral3,
+                     write_ministral3, llama_names(),           resolve_ministral3};
+  family.since_version5 = true;
+  return family;
 }
 
 }  // namespace viaduct::families

@@ -82,7 +82,7 @@ void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& m
     refuse_alpha(full);
     read_rope_scaling(full, model.max_positions, model.rotary);
   }
-  RotarySpec windowed{.width = model.rotary.width, .base = window_base};
+  RotarySpec windowed{.width = model.head_dim, .base = window_base};
   if (kinds.has("sliding_attention")) {
     HfConfig sliding = kinds.object("sliding_attention");
     read_rope_scaling(sliding, model.max_positions, windowed);
@@ -236,12 +236,18 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
     rotary.factor = scaling.number("factor", raised ? std::optional(1.0) : std::nullopt);
     // Beside alpha in Hunyuan's files, read by no code.
     if (raised) scaling.ignore({"beta_fast", "beta_slow", "mscale", "mscale_all_dim"});
+  } else if (type == "proportional") {
+    rotary.scaling = RopeScalingKind::proportional;
+    rotary.factor = scaling.number("factor", 1);
+    rotary.part = scaling.number("partial_rotary_factor", 1);
+    VIADUCT_CHECK(ConfigError, rotary.part >= 0 && rotary.part <= 1,
+                  "{}: partial_rotary_factor is {}, expected 0 to 1", scaling.where(), rotary.part);
   } else if (type == "longrope" || type == "su") {  // the second: in the first files of Phi 3
     read_longrope(scaling, max_positions, rotary);
   } else {
     fail<ConfigError>(
         "{}: rope_type {} is not supported (supported: default, dynamic, linear, llama3, longrope, "
-        "yarn)",
+        "proportional, yarn)",
         scaling.where(), type);
   }
   (void)scaling.finish(UnknownFields::refused);
@@ -253,6 +259,10 @@ nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary) {
       return nullptr;
     case RopeScalingKind::linear:
       return {{"rope_type", "linear"}, {"factor", rotary.factor}};
+    case RopeScalingKind::proportional:
+      return {{"rope_type", "proportional"},
+              {"partial_rotary_factor", rotary.part},
+              {"factor", rotary.factor}};
     case RopeScalingKind::dynamic: {
       nlohmann::ordered_json json{{"rope_type", "dynamic"}, {"factor", rotary.factor}};
       if (rotary.alpha != 0) json["alpha"] = rotary.alpha;

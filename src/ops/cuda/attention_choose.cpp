@@ -13,8 +13,9 @@ const HeadWidths& checked_widths(std::string_view op, const Tensor& q, const Ten
                                  const Traits& traits, int most) {
   const HeadWidths* widths = head_widths_for(q.dim(2), v.dim(2));
   VIADUCT_CHECK(DeviceError, widths != nullptr,
-                "{}: {} has kernels for head dims up to {}, not for {} (values: {})", op,
-                traits.name, std::end(kHeadWidths)[-1].width, q.dim(2), v.dim(2));
+                "{}: {} has kernels for head dims up to {}, not for {} (values: {}): set "
+                "model.attention_backend to unfused",
+                op, traits.name, std::end(kHeadWidths)[-1].width, q.dim(2), v.dim(2));
   VIADUCT_CHECK(DeviceError, traits.block_memory_bytes > kLeastBlockMemory || widths->width <= most,
                 "{}: a block of {} has {} bytes of shared memory, enough for heads of {} up to {}, "
                 "not for {} (values: {}): set model.attention_backend to unfused",

@@ -14,7 +14,7 @@ namespace {
 /// FLOPs that a source counted for a token, from its convention (which pages count attention in
 /// full, and which recomputation).
 double flops_of_token(const PublishedRow& row, std::string& convention) {
-  std::vector<std::string> overrides = catalog_costs(row.text("model")).overrides;
+  std::vector<std::string> overrides = catalog_model(row.text("model"));
   const int64_t length = row.needed_count("seq_len");
   overrides.push_back(fmt::format("model.seq_length={}", length));
   const ModelConfig model = prepare_run(load_run_config({}, overrides)).model;
@@ -62,9 +62,7 @@ PublishedRun published_run(const PublishedRow& row) {
   if (name.empty()) throw UnsupportedRow("the source does not state model");
   PublishedRun run;
   try {
-    CatalogCosts costs = catalog_costs(name);
-    run.overrides = std::move(costs.overrides);
-    if (!costs.substitute.empty()) run.notes.push_back(std::move(costs.substitute));
+    run.overrides = catalog_model(name);
   } catch (const ConfigError& error) {
     throw UnsupportedRow(error.what());
   }

@@ -128,6 +128,9 @@ make("trimmed_in_template", [" the  sea ", "\u3000the", "<e>  the "], model=BYTE
      "special_tokens": {x: {"id": x, "ids": [BYTE_MODEL["vocab"][x]], "tokens": [x]} for x in "ab"}}]})
 make("trimmed_by_roberta", [" the  sea ", "sea the"], model=BYTE_MODEL, pre_tokenizer=BYTE_LEVEL, post_processor={"type": "RobertaProcessing", "sep": ["a", BYTE_MODEL["vocab"]["a"]],
      "cls": ["b", BYTE_MODEL["vocab"]["b"]], "trim_offsets": True, "add_prefix_space": True})
+make("trimmed_behind_template", [" the  sea ", "<s> the <s>"], model=BYTE_MODEL, pre_tokenizer=BYTE_LEVEL, added_tokens=[token(" the", lstrip=True), token("sea ", rstrip=True)], post_processor={
+     "type": "Sequence", "processors": [{**BYTE_LEVEL, "add_prefix_space": True}, {"type": "RobertaProcessing", "sep": ["a", BYTE_MODEL["vocab"]["a"]], "cls": ["b", BYTE_MODEL["vocab"]["b"]],
+     "trim_offsets": True, "add_prefix_space": False}, {**BYTE_LEVEL, "add_prefix_space": True}]})
 make("left_out", ["a\u0301\u00e9bxc", "the\u00e9sea"], model={**BYTE_MODEL, "vocab": {k: v for k, v in BYTE_MODEL["vocab"].items() if k not in "\u00c3x"}}, pre_tokenizer=BYTE_LEVEL)
 
 PATTERNS = [

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/error.h"
 #include "cublaslt_double.h"
 #include "cuda_host/cudnn/cudnn_double.h"
 #include "cuda_host/nccl/nccl_double.h"
@@ -129,6 +130,16 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
       }
     }
   }
+}
+
+/// No kernel expands these codes.
+TEST(CudaRun, RefusesFrozenWeightsInNf4) {
+  cuda_host::reset_runtime({});
+  EXPECT_THAT(
+      [&] {
+        setup_of(tiny_run() + Overrides{kCuda, "peft.scheme=lora", "peft.base_format=nf4"});
+      },
+      testing::ThrowsMessage<ConfigError>(testing::HasSubstr("peft.base_format: nf4, on GPUs")));
 }
 
 /// Sizes that support the products of all recipes.

@@ -10,6 +10,7 @@
 #include "support/engine_on_blanks.h"
 #include "support/first_step.h"
 #include "support/golden.h"
+#include "support/temporary_folder.h"
 
 namespace viaduct {
 namespace {
@@ -88,6 +89,52 @@ TEST(QuantizedBase, IsQuantizedOnceAndNeverChanges) {
       EXPECT_NE(run.weights(true), before);
       EXPECT_EQ(dry_run(run.setup).peak.bytes, run.rank.device->memory().peak_bytes);
     }
+  }
+}
+
+/// All of what a step gives, with the values that it keeps in another way.
+void expect_no_bit_changed(const Overrides& run, const Overrides& kept) {
+  SCOPED_TRACE(testing::PrintToString(kept));
+  const auto expected = first_step(setup_of(run)), found = first_step(setup_of(run + kept));
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, tensor] : expected)
+    EXPECT_TRUE(test::bytes_of(found.at(name)) == test::bytes_of(tensor)) << name;
+}
+
+TEST(QuantizedBase, IsTheSameRecomputedOrOffloaded) {
+  for (const std::string& recipe : kRecipes + Overrides{kDelayed}) {
+    for (const Overrides& scheme : {kLora, kDora}) {
+      SCOPED_TRACE(recipe + " " + scheme.front());
+      const Overrides run = run_of(recipe) + scheme + Overrides{"model.mtp_num_layers=1"};
+      expect_no_bit_changed(run,
+                            {"model.recompute_granularity=full", "model.recompute_method=uniform",
+                             "model.recompute_num_layers=1"});
+      expect_no_bit_changed(run, {"model.recompute_granularity=selective",
+                                  "model.recompute_modules=[core_attn,mlp,layernorm]"});
+      expect_no_bit_changed(run, {"model.fine_grained_activation_offloading=true",
+                                  "model.offload_modules=[mlp,attn_norm,qkv_linear]",
+                                  "model.min_offloaded_tensor_size=0"});
+    }
+  }
+}
+
+/// Frozen weights are quantized anew from the model's, and have no scales in checkpoints.
+TEST(QuantizedBase, ResumesBitwise) {
+  for (const auto& [recipe, scheme] : {std::pair{kDelayed, kLora}, std::pair{kDelayed, kDora},
+                                       std::pair{kRecipes.back(), kLora}}) {
+    SCOPED_TRACE(recipe + " " + scheme.front());
+    const test::TemporaryFolder folder;
+    const auto trained = [&](const std::string& name, const Overrides& more) {
+      return test::train_run(run_of(recipe) + scheme +
+                             Overrides{"train.train_iters=4", "optimizer.lr=1e-2",
+                                       "checkpoint.save=" + (folder / name).string()} +
+                             more);
+    };
+    const auto whole = trained("a", {});
+    trained("b", {"train.exit_interval=2"});
+    const auto resumed = trained("b", {});
+    EXPECT_EQ(resumed.state.step, 4);
+    EXPECT_EQ(resumed.tensors, whole.tensors);
   }
 }
 

@@ -161,6 +161,18 @@ std::vector<test::TinyModel> variants() {
   ModelConfig squares = tiny_model("llama");
   squares.family = "arcee";
   squares.gated = false, squares.activation = ActivationKind::squared_relu;
+  ModelConfig full_heads = tiny_model("qwen3");  // other heads in the layer without a window
+  full_heads.family = "gemma4_text";
+  full_heads.windows = {4, 0};
+  full_heads.full = {.head_dim = 8, .kv_heads = 1, .values_from_keys = true};
+  full_heads.v_l2_norm = full_heads.output_scale = full_heads.output_norms = true;
+  full_heads.rotary = {
+      .width = 8, .base = 100, .scaling = RopeScalingKind::proportional, .factor = 2, .part = 0.5};
+  full_heads.window_rotary_base = 10;
+  ModelConfig normed_values = full_heads;
+  normed_values.full = {.kv_heads = 4};
+  normed_values.rotary.width = normed_values.head_dim;
+  normed_values.flash_attention = normed_values.rope_fusion = false;
   ModelConfig behind = tiny_model("qwen3");  // norms of heads behind the rotation
   behind.family = "hunyuan_v1_dense";
   behind.qk_norm_after_rotary = true;
@@ -221,6 +233,8 @@ std::vector<test::TinyModel> variants() {
           {"parallel_block_output_norms", parallel_output_norms},
           {"parallel_block_no_input_norms", parallel_without_norms},
           {"trained_activation", trained},
+          {"full_heads_values_from_keys", full_heads},
+          {"full_groups_normed_values", normed_values},
           {"norms_behind_rotation", behind},
           {"norms_behind_composed_rotation", behind_composed},
           {"temperature", temperature},

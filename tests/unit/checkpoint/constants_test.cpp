@@ -54,6 +54,17 @@ TEST(Constants, AreAddedToExports) {
   EXPECT_EQ(made.rounding().elements, 0);
 }
 
+/// FP16 has no number nearer to −1e-6 than −1.01e-6.
+TEST(Constants, RoundedToTheFormatOfAnExportAreTheSame) {
+  TemporaryFolder folder;
+  const Tensor eps = host_tensor(DType::f16, {});
+  *eps.data<float16>() = float16(-1e-6f);
+  write(folder, {{kActivation + "eps", eps}});
+  const SafetensorsFolder source(folder.path());
+  ModelConfig model = apertus();
+  EXPECT_NO_THROW(heed_weights(model, source, "config.json"));
+}
+
 TEST(Constants, OfAnotherModelAreRefused) {
   for (const float beta : {0.5f, 0.7f}) {
     TemporaryFolder folder;

@@ -13,6 +13,7 @@
 #include "checkpoint/model_folder.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -42,7 +43,8 @@ class ExtendVocabulary : public testing::Test {
         {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
         {"decoder", {{"type", "ByteLevel"}}},
         {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
-    write_file_atomically(folder_ / "model/tokenizer.json", tokenizer.dump(1));
+    write_file_atomically(folder_ / "model/tokenizer.json",
+                          test::whole_tokenizer(tokenizer).dump(1));
   }
   Converted convert(const std::string& from, const std::string& to, const std::string& tokens,
                     ModelFormat format, NewRowStart start = NewRowStart::pieces) {

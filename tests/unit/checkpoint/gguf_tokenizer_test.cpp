@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -115,6 +116,7 @@ TEST(GgufTokenizer, NamedTokensOfTheConfiguration) {
   const auto config =
       nlohmann::json::parse(tokenizer_of_gguf(keys, notes).at("tokenizer_config.json"));
   EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"model_input_names", {"input_ids", "attention_mask"}},
                                     {"eos_token", "<|endoftext|>"},
                                     {"unk_token", "<|unk|>"},
                                     {"sep_token", "<|sep|>"},
@@ -242,16 +244,18 @@ TEST(GgufTokenizer, RolesOfATokenizerWithoutKeys) {
   ModelConfig model = model_of(1000);
   model.begin_token = 1;
   model.end_tokens = {2};
-  const std::string unigram = R"({
+  const std::string unigram = test::whole_tokenizer(nlohmann::json::parse(R"({
       "added_tokens": [{"id": 0, "content": "<unk>", "special": true},
                        {"id": 1, "content": "<s>", "special": true},
                        {"id": 2, "content": "</s>", "special": true}],
       "model": {"type": "Unigram", "unk_id": 0,
-                "vocab": [["<unk>", 0], ["<s>", 0], ["</s>", 0], ["a", -1]]}})";
+                "vocab": [["<unk>", 0], ["<s>", 0], ["</s>", 0], ["a", -1]]}})"))
+                                  .dump();
   const auto config = configuration_back(
       model, {{"tokenizer.json", unigram},
               {"tokenizer_config.json", R"({"unk_token": "<unk>", "mask_token": "<mask>"})"}});
   EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"model_input_names", {"input_ids", "attention_mask"}},
                                     {"bos_token", "<s>"},
                                     {"eos_token", "</s>"},
                                     {"unk_token", "<unk>"},
@@ -269,6 +273,7 @@ TEST(GgufTokenizer, RolesOfAClass) {
               {"merges.txt", ""},
               {"tokenizer_config.json", R"({"tokenizer_class": "RobertaTokenizer"})"}});
   EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"model_input_names", {"input_ids", "attention_mask"}},
                                     {"bos_token", "<s>"},
                                     {"eos_token", "</s>"},
                                     {"pad_token", "<pad>"},

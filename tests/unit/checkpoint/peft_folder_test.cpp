@@ -109,6 +109,7 @@ TEST_F(PeftFolder, IsWrittenAsItWasRead) {
 
 TEST_F(PeftFolder, SettingsThatAreNotSupportedAreRefusedByName) {
   expect_setting_refused("peft_type", "VERA");
+  expect_setting_refused("peft_type", nullptr, "has no peft_type");
   expect_setting_refused("bias", "all");
   expect_setting_refused("lora_bias", true);
   expect_setting_refused("use_qalora", true);
@@ -240,6 +241,22 @@ TEST_F(PeftFolder, OtherFoldersAreRefused) {
   open();
   write_file_atomically(folder_ / kAdapterConfigFile, "{\"peft_type\": ");
   EXPECT_THROW(open_adapter(folder_.path(), model_of("llama")), IoError);
+}
+
+/// Finite numbers in a file whose product is beyond FP32 would become a model of infinities.
+TEST_F(PeftFolder, WeightsThatMergingMakesInfiniteAreRefused) {
+  const auto merged = [&] {
+    PeftAdapter adapter = open();
+    const ModelConfig model = model_of("llama");
+    return merge_adapter(open_weights(resolve_model_folder(test_data("golden/llama/model"))),
+                         std::move(adapter), model, std::nullopt)
+        ->tensor(kQ + ".weight");
+  };
+  config_["lora_alpha"] = 1e30;
+  EXPECT_GT(test::relative_error(merged(), host_tensor(DType::f32, {64, 64})), 1);
+  config_["lora_alpha"] = 1e300;
+  EXPECT_THAT(merged, ThrowsMessage<IoError>(
+                          AllOf(HasSubstr(kQ + ".weight: "), HasSubstr("NaN or infinite"))));
 }
 
 TEST(MergedWeights, AreThoseOfPeft) {

@@ -140,8 +140,9 @@ TEST(SaveFolder, TemporaryFilesOfDeadProcessesAreRemoved) {
   const std::string dead = ".tmp-" + std::to_string(child);
   const std::string alive = ".tmp-" + std::to_string(getpid());
   for (const std::string& name :
-       {"config.yaml" + dead, "metrics.jsonl" + dead, "config.yaml" + alive,
-        std::string("notes.tmp-old"), std::string("x.tmp-12x"), std::string("y.tmp-0")}) {
+       {"config.yaml" + dead, "metrics.jsonl" + dead, "sessions.jsonl" + dead,
+        "config.yaml" + alive, std::string("notes.tmp-old"), std::string("x.tmp-12x"),
+        std::string("y.tmp-0")}) {
     write_file_atomically(folder / "t", "");
     std::filesystem::rename(folder / "t", folder / name);
   }

@@ -441,6 +441,37 @@ TEST_F(ChatFiles, CountArgumentsThatAreEncodedTwice) {
   EXPECT_EQ(convert(text).encoded_twice.lines, 0);
 }
 
+// A template of texts would write a list out as Python does, and this would be learned.
+TEST_F(ChatFiles, PartsOfTextAreATextWhereTheTemplateTakesTexts) {
+  const std::string asks = "{% if add_generation_prompt %}{{ 'a:' }}{% endif %}";
+  const ChatRenderer shows = ChatRenderer::of_text(
+      "{% for m in messages %}{{ m.role[0] ~ ':' ~ (m.content | trim) ~ '</s>' }}{% endfor %}" +
+          asks,
+      "x", {});
+  const ChatRenderer takes = ChatRenderer::of_text(
+      "{% for m in messages %}{{ m.role[0] + ':' }}{% if m.content is string %}{{ m.content }}{% "
+      "else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}</s>{% endfor %}" +
+          asks,
+      "x", {});
+  const std::string lines =
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"},
+                                                    {"type": "text", "text": "'type': 'text'"}]},
+                       {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]})";
+  std::string line = lines;
+  std::erase(line, '\n');
+  const std::string second = "\n" + chat("c", "d");
+  for (const ChatRenderer* renderer : {&shows, &renderer_}) {  // kShort refuses lists
+    settings_.renderer = renderer;
+    const ChatFilesResult result = convert(line + second);
+    EXPECT_THAT(rows(), ElementsAre("u:a\n'type': 'text'</s>a:[b</s>]", "u:c</s>a:[d</s>]"));
+    EXPECT_EQ(result.joined_parts.lines, 1);
+    EXPECT_THAT(result.joined_parts.first, HasSubstr("chat.jsonl:1: 2 messages"));
+  }
+  settings_.renderer = &takes;
+  EXPECT_EQ(convert(line + second).joined_parts.lines, 0);
+  EXPECT_EQ(rows().front(), "u:a'type': 'text'</s>a:[b</s>]");
+}
+
 TEST_F(ChatFiles, CountMessagesThatAskToBeLearnedInVain) {
   const std::string asks =
       R"({"messages": [{"role": "user", "content": "a", "train": true},

@@ -53,6 +53,22 @@ TEST_F(ControlTokensTest, AsTextAreTheirCharacters) {
   EXPECT_EQ(std::count(row.ids.begin(), row.ids.end(), *tokenizer_.find("<think>")), 1);
 }
 
+// By its author's hand: a completion ends with the model's end token (docs/fine-tuning.md).
+TEST_F(ControlTokensTest, TheEndOfACompletionIsNoneOfThem) {
+  const Conversation conversation =
+      parse_conversation(R"({"prompt": "a</s>", "completion": "b<|im_end|>c<|im_end|>\n"})");
+  const ControlTokens control(tokenizer_.added_tokens(), nullptr);
+  ControlTokenCounts counts;
+  control.count(conversation, counts);
+  EXPECT_THAT(counts, ElementsAre(Pair("</s>", 1), Pair("<|im_end|>", 1)));
+  const AnswerFinder finder(nullptr, &tokenizer_.added_tokens(), {});
+  const ChatRow row =
+      ChatEncoder(tokenizer_)
+          .encode(finder.find(control.marked(conversation), TrainOn::completion).whole);
+  EXPECT_EQ(test::bracketed(tokenizer_, row), "a</s>[b<|im_end|>c<|im_end|>\n]");
+  EXPECT_EQ(std::ranges::count(row.ids, *tokenizer_.find("<|im_end|>")), 1);
+}
+
 TEST_F(ControlTokensTest, MarksThatATemplateCutsAreDropped) {
   // The template shows only what is before the first "|": half of a marked token.
   const ChatRow row =

@@ -69,6 +69,38 @@ TEST(Emulator, AMissingBarrierShows) {
   EXPECT_GT(results(1, 96, 96, [](int* out) { exchange(out, true, false); }).size(), 1u);
 }
 
+TEST(Emulator, BlocksRunInTurnOrOneAfterTheOther) {
+  // Each block notes how far the other is: not begun, done, or, if they run together, on its way.
+  std::set<int> seen;
+  const auto all = results(2, 40, 4, [](int* out) {
+    int* const progress = out + 2;
+    if (threadIdx.x == 0) progress[blockIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x == 0) out[blockIdx.x] = progress[1 - blockIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) progress[blockIdx.x] = 2;
+  });
+  for (const std::vector<int>& out : all) seen.insert(out.begin(), out.begin() + 2);
+  EXPECT_EQ(seen, (std::set<int>{0, 1, 2}));
+}
+
+TEST(Emulator, BlocksThatRunInTurnHaveMemoryOfTheirOwn) {
+  const auto all = results(
+      5, 96, 96,
+      [](int* out) {
+        static const char kKey = 0;
+        auto* const values = static_cast<int*>(emulator().shared(&kKey, 96 * sizeof(int)));
+        auto* const more = static_cast<int*>(emulator().dynamic_shared());
+        const auto t = static_cast<int>(threadIdx.x), b = static_cast<int>(blockIdx.x);
+        values[t] = 1000 * b + t, more[t] = b;
+        __syncthreads();
+        const int other = __shfl_xor_sync(~0u, values[(t + 1) % 96] - 1000 * more[(t + 2) % 96], 1);
+        if (other != ((t ^ 1) + 1) % 96) out[t] = -1;
+      },
+      96 * sizeof(int));
+  EXPECT_EQ(all, (std::set<std::vector<int>>{std::vector<int>(96, 0)}));
+}
+
 TEST(Emulator, ASeedIsOneOrder) {
   const auto order = [](uint64_t seed) {
     std::vector<unsigned> seen;

@@ -11,6 +11,7 @@
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/tokenizer_json_list.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -98,11 +99,14 @@ TEST(LongerList, KeepsAllOtherBytes) {
 class AddTokens : public testing::Test {
  protected:
   AddTokens() {
-    files_[kTokenizerFile] = R"({
+    files_[kTokenizerFile] = whole(R"({
   "added_tokens": [{"id": 4, "content": "<e>", "special": true}],
   "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
   "decoder": {"type": "ByteLevel"},
-  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": ["a b"]}})";
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": ["a b"]}})");
+  }
+  static std::string whole(const char* text) {
+    return test::whole_tokenizer(json::parse(text)).dump();
   }
   static AddedToken token(const std::string& content, bool special = false) {
     AddedToken made;
@@ -145,11 +149,11 @@ TEST_F(AddTokens, FollowAllIds) {
 
 // In a byte-level vocabulary "é" is the byte E9, and "Ã©" the bytes C3 A9, which are the text é.
 TEST_F(AddTokens, LettersThatSpellBytesAreNamed) {
-  files_[kTokenizerFile] = R"({
+  files_[kTokenizerFile] = whole(R"({
   "added_tokens": [],
   "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
   "decoder": {"type": "ByteLevel"},
-  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "é": 2, "Ã©": 3}, "merges": []}})";
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "é": 2, "Ã©": 3}, "merges": []}})");
   const GrownTokenizer grown = add(
       {token("Ägypten"), token("日本"), token("Ägyp ten"), token("é"), token("a"), token("plain")});
   EXPECT_THAT(grown.notes,

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -27,7 +28,7 @@ class FolderTokens : public testing::Test {
       "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": ["a b"]}})"));
   }
   void write(const char* name, const json& content) {
-    write_file_atomically(folder_ / name, content.dump());
+    write_file_atomically(folder_ / name, test::whole_tokenizer(content).dump());
   }
   Ids encode(std::string_view text) const { return load_tokenizer(folder_.path()).encode(text); }
 

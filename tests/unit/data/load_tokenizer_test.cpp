@@ -11,6 +11,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "support/temporary_folder.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -26,7 +27,7 @@ class LoadTokenizer : public testing::Test {
     std::filesystem::copy(test::test_data("tokenizer") / from / name, folder_ / name);
   }
   void write(const char* name, const json& content) {
-    write_file_atomically(folder_ / name, content.dump());
+    write_file_atomically(folder_ / name, test::whole_tokenizer(content).dump());
   }
   Tokenizer load() const { return load_tokenizer(folder_.path()); }
 
@@ -51,11 +52,28 @@ TEST_F(LoadTokenizer, RefusesFurtherVersions) {
   EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("tokenizer.4.0.0.json")));
 }
 
+// transformers changes the cuts of such a folder.
+TEST_F(LoadTokenizer, RefusesToFixThePatternOfMistral) {
+  json vocabulary = json::object();
+  for (int id = 0; id < 100001; ++id) vocabulary["t" + std::to_string(id)] = id;
+  json document = {{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
+  write("tokenizer.json", document);
+  write("tokenizer_config.json", {{"fix_mistral_regex", true}});
+  EXPECT_EQ(load().vocab_size(), 100001);
+  write("config.json", {{"model_type", "mistral"}, {"transformers_version", "4.57.1"}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("fix_mistral_regex")));
+  write("config.json", {{"model_type", "mistral"}, {"transformers_version", "5.0.0"}});
+  EXPECT_NO_THROW(load());
+  write("config.json", {{"model_type", "llama"}});
+  EXPECT_NO_THROW(load());
+}
+
 TEST_F(LoadTokenizer, NamesTheStepThatItCannotRead) {
   json document = {{"model", {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
                    {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "xy"}}}};
   write("tokenizer.json", document);
-  EXPECT_THAT([&] { load(); }, ThrowsMessage<IoError>(HasSubstr("Metaspace: replacement")));
+  EXPECT_THAT([&] { load(); },
+              ThrowsMessage<IoError>(HasSubstr("Metaspace of the pre_tokenizer: \"replacement\"")));
   document["pre_tokenizer"] = {{"type", "Punctuation"}, {"behavior", "Odd"}};
   write("tokenizer.json", document);
   EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("Punctuation: behavior")));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -31,7 +32,7 @@ json small() {
 }
 
 Tokenizer parse(const json& document) {
-  return parse_tokenizer(document.dump());
+  return parse_tokenizer(test::whole_tokenizer(document).dump());
 }
 
 Ids ids_of(const json& document, std::string_view text, const EncodeOptions& options = {}) {
@@ -121,12 +122,26 @@ TEST(TokenizerJson, LooksForNormalizedTokensInTheNormalizedText) {
   EXPECT_THAT(ids_of(document, "a\uff43\uff43"), ElementsAre(0, 2, 2));
 }
 
+// As the library: by the text that is shown, here of NFKC.
+TEST(TokenizerJson, TextWithoutSpecialTokensLeavesOutWhatIsShownAsOne) {
+  json document = small();
+  document["normalizer"] = {{"type", "NFKC"}};
+  document["added_tokens"].push_back(added(9, "\uff43", "normalized", true));
+  EXPECT_TRUE(parse(document).is_special(9));
+  EXPECT_FALSE(parse(document).is_left_out(9));
+  EXPECT_TRUE(parse(document).is_left_out(8));
+  EXPECT_FALSE(parse(document).is_left_out(0));
+  document["added_tokens"].push_back(added(2, "c", "normalized", true));
+  EXPECT_TRUE(parse(document).is_left_out(9)) << "shown as the special token c";
+}
+
 TEST(TokenizerJson, PutsTheTemplateAroundOnDemand) {
   json document = small();
   document["post_processor"] = json::parse(R"({"type": "Sequence", "processors": [
     {"type": "ByteLevel"},
     {"type": "TemplateProcessing",
      "single": [{"SpecialToken": {"id": "<e>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+     "pair": [],
      "special_tokens": {"<e>": {"id": "<e>", "ids": [8], "tokens": ["<e>"]}}}]})");
   EXPECT_THAT(ids_of(document, "c"), ElementsAre(2));
   EXPECT_THAT(ids_of(document, "c", {.add_special_tokens = true}), ElementsAre(8, 2));
@@ -153,7 +168,8 @@ TEST(TokenizerJson, CutsByDigitsAndPunctuation) {
   };
   EXPECT_THAT(ids_with(R"({"type": "Digits", "individual_digits": true})"), ElementsAre(0, 21, 22));
   EXPECT_THAT(ids_with(R"({"type": "Digits", "individual_digits": false})"), ElementsAre(0, 23));
-  EXPECT_THAT(ids_with(R"({"type": "Split", "pattern": {"String": "2"}, "behavior": "Removed"})"),
+  EXPECT_THAT(ids_with(R"({"type": "Split", "pattern": {"String": "2"}, "behavior": "Removed",
+                         "invert": false})"),
               ElementsAre(24));
   EXPECT_THAT(ids_with(R"({"type": "Punctuation", "behavior": "Isolated"})"), ElementsAre(0, 23));
 }
@@ -262,21 +278,25 @@ TEST(HostileTokenizerJson, WhatIsNotSupportedIsNamed) {
       "after another template");
   expect_refused<ConfigError>(with("/model/vocab", {{std::string(70000, 'a'), 0}}),
                               "has 70000 bytes");
-  json spaces = with("/normalizer", {{"type", "Strip"}});
+  json spaces =
+      with("/normalizer", {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
   spaces["added_tokens"][0] = {{"id", 8}, {"content", " "}, {"normalized", true}};
   expect_refused<ConfigError>(spaces, "leaves nothing of added token");
   json steps = json::array({{{"type", "ByteLevel"}}, {{"type", "Whitespace"}}});
   expect_refused<ConfigError>(
       with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}), "Whitespace");
   steps[1] = {{"type", "ByteLevel"}};
-  steps[0] = {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}};
+  steps[0] = {{"type", "Split"},
+              {"pattern", {{"Regex", "("}}},
+              {"behavior", "Isolated"},
+              {"invert", false}};
   expect_refused<ConfigError>(
       with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}), "(");
   expect_refused<ConfigError>(with("/added_tokens/0/content", std::string(5000, 'x')), "5000");
 }
 
 TEST(HostileTokenizerJson, TruncatedAndNestedTextIsAnIoError) {
-  const std::string text = small().dump();
+  const std::string text = test::whole_tokenizer(small()).dump();
   for (size_t length = 0; length < text.size(); ++length) {
     EXPECT_THROW(parse_tokenizer(text.substr(0, length)), IoError) << length;
   }
@@ -287,7 +307,7 @@ TEST(HostileTokenizerJson, TruncatedAndNestedTextIsAnIoError) {
 }
 
 TEST(HostileTokenizerJson, RandomChangesNeverCrash) {
-  const std::string text = small().dump();
+  const std::string text = test::whole_tokenizer(small()).dump();
   std::mt19937 random(7);
   int loaded = 0;
   for (int round = 0; round < 3000; ++round) {

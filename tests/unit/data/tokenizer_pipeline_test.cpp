@@ -27,6 +27,7 @@ class TokenizerPipeline : public testing::TestWithParam<const char*> {};
 TEST_P(TokenizerPipeline, GivesTheIdsAndTextsOfTokenizers) {
   const json file = read_cases(GetParam());
   const Tokenizer tokenizer = parse_tokenizer(file["tokenizer"].dump());
+  EncodeCache cache = tokenizer.make_cache();
   for (const json& item : file["cases"]) {
     SCOPED_TRACE(item.dump());
     const auto ids = item["ids"].get<Ids>();
@@ -35,14 +36,16 @@ TEST_P(TokenizerPipeline, GivesTheIdsAndTextsOfTokenizers) {
       EncodeOptions options;
       options.add_special_tokens = item.contains("special");
       EXPECT_EQ(tokenizer.encode(text, options), ids);
-      EncodeCache cache = tokenizer.make_cache();
-      Ids placed;
-      std::vector<TokenSpan> spans;
-      tokenizer.encode(text, options, cache, placed, spans);
-      EXPECT_EQ(placed, ids);
-      json offsets = json::array();
-      for (const TokenSpan& span : spans) offsets.push_back({span.begin, span.end});
-      EXPECT_EQ(offsets, item["offsets"]);
+      for (const bool cached : {false, true}) {
+        SCOPED_TRACE(cached);
+        Ids placed;
+        std::vector<TokenSpan> spans;
+        tokenizer.encode(text, options, cache, placed, spans);
+        EXPECT_EQ(placed, ids);
+        json offsets = json::array();
+        for (const TokenSpan& span : spans) offsets.push_back({span.begin, span.end});
+        EXPECT_EQ(offsets, item["offsets"]);
+      }
     }
     EXPECT_EQ(tokenizer.decode_text(ids), item["decoded"].get<std::string>());
   }
@@ -57,9 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "form_nfc", "form_nfd", "form_nfkc", "form_nfkd", "form_nmt", "form_strip",
                     "form_stripaccents", "left_out", "legacy_prefix", "letters_first",
                     "metaspace_always", "metaspace_first", "metaspace_never", "no_decoder",
-                    "spaces_taken_once", "spaces_taken_twice", "trimmed", "trimmed_by_roberta",
-                    "trimmed_in_template", "unigram", "unigram_bytes", "unknown",
-                    "unknown_between_bytes"),
+                    "spaces_taken_once", "spaces_taken_twice", "trimmed", "trimmed_behind_template",
+                    "trimmed_by_roberta", "trimmed_in_template", "unigram", "unigram_bytes",
+                    "unknown", "unknown_between_bytes"),
     [](const auto& info) { return std::string(info.param); });
 
 SplitBehavior behavior_of(const std::string& name) {

@@ -32,6 +32,9 @@ TEST(TrainBpe, MakesTheReferenceTokenizer) {
   EXPECT_EQ(tokenizer.vocab_size(), 1024);
   EXPECT_EQ(tokenizer.special_ids().eos, 0);
   EXPECT_EQ(tokenizer.special_ids().eod, 0);
+  // transformers 4 would add token_type_ids, which models that generate refuse.
+  EXPECT_EQ(json::parse(read_file(folder / "made" / "tokenizer_config.json"))["model_input_names"],
+            (json{"input_ids", "attention_mask"}));
 }
 
 TEST(TrainBpe, TakesTheMostFrequentPairAndOfEqualsTheLowest) {

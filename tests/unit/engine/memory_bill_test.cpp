@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
 #include <sstream>
 
 #include "engine/plan_memory.h"
@@ -16,6 +17,7 @@ using namespace test;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::SizeIs;
 
 Overrides run_of() {
   return tiny_run() + Overrides{"dist.ranks=2", "train.global_batch_size=8",
@@ -58,6 +60,22 @@ TEST(MemoryBill, FewestChangesComeFirstAndNoneContainsAnother) {
     }
   }
   EXPECT_THAT(changes_that_fit(setup, {0}, 1, 3, 1e9), IsEmpty());
+}
+
+TEST(MemoryBill, WhatTwoChangesNeedIsSaidOnce) {
+  const auto changes =
+      changes_that_fit(setup_of(run_of()), {0}, bytes_of(run_of()) * 4 / 10, 9, 1e9);
+  bool both = false;
+  for (const FittingSettings& change : changes) {
+    std::istringstream in(change.settings);
+    std::vector<std::string> list;
+    for (std::string word; in >> word;) list.push_back(word);
+    EXPECT_THAT(std::set<std::string>(list.begin(), list.end()), SizeIs(list.size()))
+        << change.settings;
+    both |= change.settings.find("model.cpu_offloading=true") != std::string::npos &&
+            change.settings.find("optimizer_cpu_offload=true") != std::string::npos;
+  }
+  EXPECT_TRUE(both) << "no answer moves both activations and state to FOLDER";
 }
 
 TEST(MemoryBill, WhatTheRunHasIsNotTried) {

@@ -106,6 +106,26 @@ TEST_F(ChatPromptsTest, ShowTheTimeThatTheyAreGiven) {
   EXPECT_EQ(dated.prompt(conversation_of("a"), "").text, "2031");
 }
 
+TEST_F(ChatPromptsTest, APromptOfALineIsAMessageOfTheUser) {
+  const auto made = make_chat_prompts({{R"({"prompt": "Hi", "id": 7})", "line 1"}}, true, prompts_);
+  EXPECT_EQ(made[0].text, prompts_.prompt(conversation_of("Hi"), "").text);
+  EXPECT_EQ(made[0].id, "7");
+  EXPECT_THAT(message_of([&] {
+                make_chat_prompts({{R"({"prompt": "a", "completion": "b"})", "line 1"},
+                                   {R"({"prompt": 5})", "line 2"}},
+                                  true, prompts_);
+              }),
+              testing::AllOf(HasSubstr("line 1: a text without messages"), HasSubstr("line 2: ")));
+}
+
+TEST_F(ChatPromptsTest, ListsOfTextAreATextWhereTheTemplateTakesTexts) {
+  const auto made = make_chat_prompts(
+      {{R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]})",
+        "line 1"}},
+      true, prompts_);
+  EXPECT_EQ(made[0].text, prompts_.prompt(conversation_of("Hi"), "").text);
+}
+
 TEST_F(ChatPromptsTest, LinesAreConversationsOrTextsOfAUser) {
   const std::vector<PromptText> lines{
       {R"({"id": {"a": 1}, "messages": [{"role": "user", "content": "Hi"}]})", "line 1"},

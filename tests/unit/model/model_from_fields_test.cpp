@@ -68,6 +68,10 @@ const std::map<std::string, std::string> kConfigs{
     {"gemma3_text", small("gemma3_text", 4, R"("head_dim": 32, "sliding_window": 16,
          "query_pre_attn_scalar": 48, "rope_local_base_freq": 500.0,
          "rope_scaling": {"rope_type": "linear", "factor": 8.0})")},
+    {"gemma4_text", small("gemma4_text", 4, R"("head_dim": 16, "global_head_dim": 32,
+         "hidden_size_per_layer_input": 0, "attention_k_eq_v": true, "sliding_window": 16,
+         "num_global_key_value_heads": 1, "layer_types": ["sliding_attention", "full_attention",
+         "sliding_attention", "full_attention"])")},
     {"glm", small("glm", 4, R"("head_dim": 16)")},
     {"glm4", small("glm4", 4, R"("head_dim": 32, "attention_bias": false)")},
     {"glm4_moe", small("glm4_moe", 4, R"("head_dim": 32, "n_routed_experts": 6,
@@ -183,6 +187,9 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.moe.routing.margin, model.moe.routing.margin);
     EXPECT_EQ(again.embedding_norm, model.embedding_norm);
     EXPECT_EQ(again.qk_l2_norm, model.qk_l2_norm);
+    EXPECT_EQ(again.v_l2_norm, model.v_l2_norm);
+    EXPECT_EQ(again.full, model.full);
+    EXPECT_EQ(again.output_scale, model.output_scale);
     EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
     EXPECT_EQ(again.qk_norm_per_head, model.qk_norm_per_head);

@@ -103,6 +103,7 @@ const std::map<std::string, int64_t>& published() {
       {"gemma-2-9b", 9'241'705'984},
       {"gemma-2b", 2'506'172'416},
       {"gemma-3-1b-it", 999'885'952},
+      {"gemma-4-31B-it", 30'697'345'340},  // of its text model
       {"gemma-3-4b-it", 3'880'263'168},  // of its text model
       {"gemma-7b-it", 8'537'680'896},
       {"glm-4-9b-chat-hf", 9'399'951'360},

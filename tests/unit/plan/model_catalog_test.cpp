@@ -73,21 +73,31 @@ TEST(ModelCatalog, LatentAttentionAndSharedExpertsAreThoseOfTheTable) {
   EXPECT_EQ(small.moe.routing.groups, 1);
 }
 
-TEST(ModelCatalog, AGateOfTwoThirdsOfTheWidthCostsWhatNoGateDoes) {
-  CatalogCosts costs = catalog_costs("nemotron4-15b");
-  EXPECT_THAT(costs.substitute, testing::HasSubstr("two thirds"));
-  costs.overrides.emplace_back("model.seq_length=128");
-  const ModelConfig model = prepare_run(load_run_config({}, costs.overrides)).model;
-  EXPECT_TRUE(model.gated);
-  EXPECT_EQ(model.feed_forward, 16384);  // of 24576
+TEST(ModelCatalog, NemotronHasNoGateBesideSharedHeads) {
+  auto overrides = catalog_model("nemotron4-15b");
+  overrides.emplace_back("model.seq_length=128");
+  const ModelConfig model = prepare_run(load_run_config({}, overrides)).model;
+  EXPECT_EQ(model.family, "nemotron");
+  EXPECT_FALSE(model.gated);
+  EXPECT_EQ(model.activation, ActivationKind::squared_relu);
+  EXPECT_EQ(model.feed_forward, 24576);
   EXPECT_EQ(model.kv_heads, 8);
-  EXPECT_TRUE(catalog_costs("llama3-8b").substitute.empty());
+}
+
+TEST(ModelCatalog, Llama4HasChunksAndASharedExpert) {
+  auto overrides = catalog_model("llama4-scout");
+  overrides.emplace_back("model.seq_length=128");
+  const ModelConfig model = prepare_run(load_run_config({}, overrides)).model;
+  EXPECT_EQ(model.family, "llama4_text");
+  EXPECT_EQ(model.moe.shared_feed_forward, 8192);
+  EXPECT_EQ(model.attention_chunk(), 8192);
+  EXPECT_FALSE(model.rotates(3));
 }
 
 TEST(ModelCatalog, OthersAreRefusedWithTheReason) {
   EXPECT_THAT(error_of("llama3-8x"), testing::HasSubstr("did you mean llama3-8b?"));
-  EXPECT_THAT(error_of("llama4-scout"), testing::HasSubstr("chunked local"));
-  EXPECT_THAT(error_of("nemotron4-15b"), testing::HasSubstr("without gate"));
+  EXPECT_THAT(error_of("qwen3-next-80b-a3b"), testing::HasSubstr("attention of kind hybrid"));
+  EXPECT_THAT(error_of("nemotron-3-nano-30b-a3b"), testing::HasSubstr("Mamba-2"));
 }
 
 }  // namespace

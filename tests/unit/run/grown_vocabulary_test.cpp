@@ -13,6 +13,7 @@
 #include "checkpoint/model_folder.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
+#include "support/whole_tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -51,7 +52,7 @@ void write_tokenizer(const std::filesystem::path& folder, int letters,
       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
       {"decoder", {{"type", "ByteLevel"}}},
       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
-  write_file_atomically(folder / "tokenizer.json", tokenizer.dump());
+  write_file_atomically(folder / "tokenizer.json", test::whole_tokenizer(tokenizer).dump());
 }
 
 std::vector<float> row_of(const Tensor& table, int64_t row) {

@@ -68,6 +68,21 @@ TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
               Not(Contains(HasSubstr("comm_overlap.method"))));
 }
 
+TEST(NoEffect, NormsOfQueriesAndKeysThatAreNotThere) {
+  EXPECT_THAT(notes({"model.qk_layernorm_per_head=false", "model.qk_layernorm_own_weights=true"}),
+              ElementsAre("model.qk_layernorm_own_weights, model.qk_layernorm_per_head have no "
+                          "effect here: model.qk_layernorm = false"));
+  EXPECT_THAT(notes({"model.qk_layernorm_per_head=false", "model.qk_layernorm=true"}), IsEmpty());
+}
+
+TEST(NoEffect, CopiesAreComparedWhereThereAreSome) {
+  const std::string compare = "train.check_weight_hash_across_dp_replicas_interval=1";
+  EXPECT_THAT(notes({compare}), ElementsAre(HasSubstr("_interval has no effect here: data-parallel "
+                                                      "ranks")));
+  EXPECT_THAT(notes(kTp + Overrides{compare}), ElementsAre(HasSubstr("weights have no copies")));
+  EXPECT_THAT(notes({compare, "dist.ranks=2"}), IsEmpty());
+}
+
 TEST(NoEffect, BalancingWithoutALossNeedsNoCoefficient) {
   const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
                           "model.moe_router_topk=2"};

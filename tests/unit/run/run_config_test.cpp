@@ -235,6 +235,20 @@ TEST(RunConfig, AttentionByALibraryNeedsAGpuAnd16Bits) {
       ThrowsMessage<ConfigError>(HasSubstr("mixed_precision.recipe = fp32 are wider")));
 }
 
+TEST(RunConfig, Fp64NeedsTheCpu) {
+  RunConfig for_gpu;
+  for_gpu.cuda_target = CudaTarget::sm_90a;
+  const std::vector<std::string> model{"mixed_precision=fp64"},
+      router{"model.num_moe_experts=4", "model.moe_router_dtype=fp64"};
+  const auto refuses = [](const std::string& field) {
+    return ThrowsMessage<ConfigError>(HasSubstr(field + ": fp64 is computed on the cpu alone"));
+  };
+  EXPECT_THAT([&] { load_run_config({}, model, for_gpu); }, refuses("mixed_precision.recipe"));
+  EXPECT_THAT([&] { load_run_config({}, router, for_gpu); }, refuses("model.moe_router_dtype"));
+  EXPECT_THAT(problems_of(model), testing::IsEmpty());
+  EXPECT_THAT(problems_of(router), testing::IsEmpty());
+}
+
 TEST(RunConfig, RulesOverSeveralSectionsReportTogether) {
   EXPECT_THAT(
       problems_of({"model.num_attention_heads=6", "model.num_query_groups=4", "optimizer.min_lr=1",

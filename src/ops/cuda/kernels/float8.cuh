@@ -30,6 +30,39 @@ __device__ inline uint8_t encode_float8(float x, bool e5m2) {
   return e5m2 ? encode_float8<2, 15, 0x7b>(x) : encode_float8<3, 7, 0x7e>(x);
 }
 
+/// The same of N elements, a multiple of 4. NaN has the sign that products and quotients of NaN
+/// have on the device: none on a GPU.
+template <bool kE5m2, int N>
+__device__ Run<uint32_t, N / 4> encode_run(const float (&x)[N]) {
+  Run<uint32_t, N / 4> codes;
+#pragma unroll
+  for (int i = 0; i < N / 4; ++i) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    const float* const y = x + 4 * i;
+    uint32_t& four = codes.values[i];
+    if constexpr (kE5m2)
+      asm("{.reg .b16 low, high;\n"
+          " cvt.rn.satfinite.e5m2x2.f32 low, %2, %1;\n"
+          " cvt.rn.satfinite.e5m2x2.f32 high, %4, %3;\n"
+          " mov.b32 %0, {low, high};}"
+          : "=r"(four)
+          : "f"(y[0]), "f"(y[1]), "f"(y[2]), "f"(y[3]));
+    else
+      asm("{.reg .b16 low, high;\n"
+          " cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+          " cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+          " mov.b32 %0, {low, high};}"
+          : "=r"(four)
+          : "f"(y[0]), "f"(y[1]), "f"(y[2]), "f"(y[3]));
+#else
+    uint32_t four = 0;
+    for (int j = 0; j < 4; ++j) four |= uint32_t{encode_float8(x[4 * i + j], kE5m2)} << (8 * j);
+    codes.values[i] = four;
+#endif
+  }
+  return codes;
+}
+
 __device__ inline float decode_e4m3(uint8_t bits) {
   const uint32_t code = bits & 0x7fu;
   const uint32_t value = code == 0x7f ? 0x7fc00000u

@@ -1,5 +1,5 @@
 // FP8 operands: a warp for each group of rows and columns that share a scale (or for 32 columns of
-// narrower groups), which reads the group twice.
+// narrower groups), which reads the group twice; quantize_tiles.cu has those that it can take.
 
 #include "ops/cuda/kernels/quantize.h"
 
@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void quantize(const QuantizedRows& args, Stream stream) {
+  if (quantize_tiles(args, stream)) return;
   if (args.amax == nullptr) {
     const int64_t width = args.group_columns < kWarpLanes ? kWarpLanes : args.group_columns;
     const int64_t tiles = blocks_for(args.columns, width) * row_groups(args.rows, args.group_rows);

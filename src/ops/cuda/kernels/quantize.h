@@ -26,6 +26,9 @@ struct QuantizedRows {
 };
 /// Groups of 1, 2, 4, 8, 16 columns or of at least 32.
 void quantize(const QuantizedRows& args, Stream stream);
+/// The same, with one read of the matrix, for groups of 32 or 128 rows or columns, or 128 × 128, of
+/// one matrix with even rows and aligned memory. False, and nothing done, for others.
+bool quantize_tiles(const QuantizedRows& args, Stream stream);
 
 /// Most blocks of `largest_magnitude` for each of some matrices, with a value in the workspace
 /// each.

@@ -38,6 +38,7 @@
   X(product_operands)           \
   X(quantization_error)         \
   X(quantize)                   \
+  X(quantize_tiles)             \
   X(random_normal)              \
   X(random_uniform)             \
   X(rotary)                     \
