@@ -9,8 +9,8 @@ size_t character_bytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const size_t bytes = lead < 0x80 ? 1 : lead < 0xC0 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   if (bytes > text.size() || lead > 0xF4) return 0;
-  for (const char c : text.substr(0, bytes).substr(1))
-    if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) return 0;
+  for (size_t i = 1; i < bytes; ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
   return bytes;
 }
 

@@ -27,6 +27,7 @@ struct BatchPlace {
   int64_t tokens_together = 1;
   int64_t attention_chunk = 0;  // tokens of a chunk of attention; 0: no layer has chunks
   ImageForm images = {};        // none: the model reads no images
+  bool has_tower = true;        // with images: this rank encodes them
 };
 
 BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel,

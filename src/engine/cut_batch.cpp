@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/deal_images.h"
 #include "engine/encoder_batch.h"
+#include "engine/image_rows.h"
 #include "nn/context_parallel/zigzag.h"
 
 namespace viaduct {
@@ -65,12 +67,19 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
   int64_t total = 0;
   for (const PaddedDocument& d : documents) total += d.length;
   if (place.cp == 1 && total == whole.tokens()) return whole;
-  VIADUCT_CHECK(ShapeError, !place.images.any(),
-                "batch: rows of a model with images are not cut over {} context ranks, nor padded "
-                "from {} to {} tokens",
-                place.cp, whole.tokens(), total);
+  // Padding must not read as a token of an image.
+  const auto padding_id = [&](int32_t last) {
+    return place.images.any() && last == place.images.token ? (last == 0 ? 1 : 0) : last;
+  };
 
   HostBatch cut;
+  std::vector<int32_t> features;  // of the whole micro-batch's tokens
+  if (place.images.any() && place.cp > 1) {
+    deal_images(whole, place, cut);
+    features = feature_rows(whole, place.images);
+  } else {
+    cut.images = whole.images;
+  }
   if (whole.encoder != nullptr) deal_encoder_rows(whole, place, cut);
   cut.shifted.resize(whole.shifted.size());
   if (whole.sizes_only) {
@@ -85,7 +94,8 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
       const int64_t source = sources[next++];
       // Padding repeats its document's last token; an empty one follows the token before it.
       const auto at = static_cast<size_t>(source >= 0 ? source : std::max<int64_t>(d.end - 1, 0));
-      cut.ids.push_back(whole.ids[at]);
+      cut.ids.push_back(source >= 0 ? whole.ids[at] : padding_id(whole.ids[at]));
+      if (!features.empty()) cut.dealt->features.push_back(source >= 0 ? features[at] : -1);
       cut.positions.push_back(whole.positions[at]);
       cut.targets.push_back(source >= 0 ? whole.targets[at] : -1);
       cut.loss_weight.push_back(source >= 0 ? whole.loss_weight[at] : 0.0f);

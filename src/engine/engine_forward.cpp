@@ -1,6 +1,8 @@
 // What an engine runs forward: the part of a batch that its rank computes on, copied to the device;
 // forwards without gradients, and the loss of an evaluation.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "engine/cut_batch.h"
 #include "engine/engine.h"
@@ -23,6 +25,8 @@ BatchPlace Engine::batch_place() const {
                                           tokens_together(run_.layers.precision.products));
   place.attention_chunk = model_->config().attention_chunk();
   place.images = image_form(model_->config().vision);
+  place.has_tower = std::ranges::any_of(
+      model_->chunks(), [](const ModelChunk& chunk) { return chunk.holds.embedding; });
   return place;
 }
 

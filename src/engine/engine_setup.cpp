@@ -63,7 +63,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
     std::vector<int64_t> blocks;
     for (const ModelChunk& chunk : model_->chunks()) {
       for (const Layer& layer : chunk.layers) {
-        if (layer.block >= 0 && config.moe.routes(config.kind_of(layer.block)))
+        if (layer.block >= 0 && !layer.of_encoder && config.moe.routes(config.kind_of(layer.block)))
           blocks.push_back(layer.block);
       }
     }

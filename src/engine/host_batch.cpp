@@ -164,7 +164,8 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   if (place.images.any()) {
     VIADUCT_CHECK(ShapeError, over == nullptr,
                   "batch: rows of images cannot take the memory of an earlier batch");
-    batch.encoder = upload_images(device, host, place);
+    check_images(host, place.images);
+    if (place.has_tower) batch.encoder = upload_images(device, host, place);
     batch.images = upload_batch_images(device, host, place.images);
   }
   batch.padded = host.has_padding();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/image_batch.h"
@@ -16,6 +17,14 @@ namespace viaduct {
 struct HostShiftedTokens {
   std::vector<int32_t> ids, targets;
   std::vector<float> loss_weight;
+};
+
+/// Of a cut over context ranks: where images of the whole micro-batch stand.
+struct DealtImages {
+  int64_t all = 0;  // of all context ranks, blank ones too
+  /// Of each token of this rank the row of its features among those of all images, −1: none.
+  std::vector<int32_t> features = {};
+  std::vector<int64_t> begins = {};  // global index of the first token of each image of this rank
 };
 
 /// T tokens of rows laid one after the other, as `Batch` describes them.
@@ -45,6 +54,9 @@ struct HostBatch {
   /// Of a model with images: those whose tokens are in the rows, in their order. With sizes_only
   /// their number alone.
   ImageBatch images = {};
+  /// After a cut for more than one context rank: `images` are those of this rank's tower, and not
+  /// those whose tokens are in the rows.
+  std::optional<DealtImages> dealt = std::nullopt;
 
   int64_t tokens() const {
     return sizes_only ? document_offsets.back() : static_cast<int64_t>(ids.size());

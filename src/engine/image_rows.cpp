@@ -34,41 +34,11 @@ void cut_patches(const ImageBatch& images, const ImageForm& form, float* to) {
   }
 }
 
-void check_images(const HostBatch& batch, const ImageForm& form) {
-  if (batch.sizes_only) return;
-  const ImageBatch& images = batch.images;
-  const auto tokens = std::ranges::count(batch.ids, form.token);
-  VIADUCT_CHECK(ShapeError, tokens == images.count * form.rows,
-                "batch: {} tokens of images (id {}), and {} images, which have {} each: expected "
-                "{} tokens",
-                tokens, form.token, images.count, form.rows, images.count * form.rows);
-  if (images.empty()) return;
-  VIADUCT_CHECK(
-      ShapeError,
-      images.channels == form.channels && images.height == form.side && images.width == form.side,
-      "batch: images of {} channels and {} x {} pixels, expected {} and {} x {}", images.channels,
-      images.height, images.width, form.channels, form.side, form.side);
-  const int64_t values = images.count * form.channels * form.side * form.side;
-  VIADUCT_CHECK(ShapeError, static_cast<int64_t>(images.pixels.size()) == values,
-                "batch: {} values of pixels for {} images, expected {}", images.pixels.size(),
-                images.count, values);
-}
-
-/// Of each image the global index of the token where it begins in the rows of text.
-std::vector<int64_t> image_begins(const HostBatch& batch, const ImageForm& form) {
-  std::vector<int64_t> begins;
-  int64_t found = 0;
-  for (size_t t = 0; t < batch.ids.size(); ++t)
-    if (batch.ids[t] == form.token && found++ % form.rows == 0)
-      begins.push_back(batch.token_index[t]);
-  return begins;
-}
-
 /// The tower's tokens of all images.
 HostBatch tower_rows(const HostBatch& batch, const ImageForm& form) {
   HostBatch rows;
   rows.sizes_only = batch.sizes_only;
-  const std::vector<int64_t> begins = image_begins(batch, form);
+  const std::vector<int64_t> begins = batch.dealt ? batch.dealt->begins : image_begins(batch, form);
   for (int64_t image = 0; image < batch.images.count; ++image) {
     if (rows.sizes_only) {
       rows.add_document_of(form.tokens);
@@ -154,16 +124,55 @@ ImageForm image_form(const VisionConfig& vision) {
           .sees_ahead = vision.sees_ahead};
 }
 
+void check_images(const HostBatch& batch, const ImageForm& form) {
+  if (batch.sizes_only || batch.dealt) return;
+  const ImageBatch& images = batch.images;
+  const auto tokens = std::ranges::count(batch.ids, form.token);
+  VIADUCT_CHECK(ShapeError, tokens == images.count * form.rows,
+                "batch: {} tokens of images (id {}), and {} images, which have {} each: expected "
+                "{} tokens",
+                tokens, form.token, images.count, form.rows, images.count * form.rows);
+  if (images.empty()) return;
+  VIADUCT_CHECK(
+      ShapeError,
+      images.channels == form.channels && images.height == form.side && images.width == form.side,
+      "batch: images of {} channels and {} x {} pixels, expected {} and {} x {}", images.channels,
+      images.height, images.width, form.channels, form.side, form.side);
+  const int64_t values = images.count * form.channels * form.side * form.side;
+  VIADUCT_CHECK(ShapeError, static_cast<int64_t>(images.pixels.size()) == values,
+                "batch: {} values of pixels for {} images, expected {}", images.pixels.size(),
+                images.count, values);
+}
+
+std::vector<int64_t> image_begins(const HostBatch& batch, const ImageForm& form) {
+  std::vector<int64_t> begins;
+  int64_t found = 0;
+  for (size_t t = 0; t < batch.ids.size(); ++t)
+    if (batch.ids[t] == form.token && found++ % form.rows == 0)
+      begins.push_back(batch.token_index[t]);
+  return begins;
+}
+
+std::vector<int32_t> feature_rows(const HostBatch& batch, const ImageForm& form) {
+  std::vector<int32_t> rows(batch.ids.size(), -1);
+  int32_t next = 0;
+  for (size_t t = 0; t < rows.size(); ++t)
+    if (batch.ids[t] == form.token) rows[t] = next++;
+  return rows;
+}
+
 std::shared_ptr<const EncoderRows> upload_images(Device& device, const HostBatch& batch,
                                                  const BatchPlace& place) {
   const ImageForm& form = place.images;
   const ImageBatch& images = batch.images;
-  check_images(batch, form);
   BatchPlace tower = place;
   tower.images = {};
   tower.attention_chunk = 0;
+  tower.stream_parts = 1, tower.stream_part = 0;
+  tower.cp = tower.cp_inner = 1, tower.cp_rank = 0;
   auto rows = std::make_shared<EncoderRows>();
   rows->rows = upload(device, tower_rows(batch, form), kIds, form.tokens, tower);
+  rows->rows.whole_stream = true;
   rows->rows.patches = upload_values<float>(
       device, {images.count * form.patches(), form.channels * form.patch * form.patch},
       MemoryTag::batch, Tensor(), [&](float* to) { cut_patches(images, form, to); });
@@ -173,14 +182,17 @@ std::shared_ptr<const EncoderRows> upload_images(Device& device, const HostBatch
 BatchImages upload_batch_images(Device& device, const HostBatch& batch, const ImageForm& form) {
   const Shape shape{batch.tokens()};
   BatchImages places;
-  places.rows = batch.images.count * form.rows;
+  places.rows = (batch.dealt ? batch.dealt->all : batch.images.count) * form.rows;
   places.ids = upload_values<int32_t>(device, shape, MemoryTag::batch, Tensor(), [&](int32_t* to) {
     std::ranges::replace_copy(batch.ids, to, form.token, -1);
   });
   places.features =
       upload_values<int32_t>(device, shape, MemoryTag::batch, Tensor(), [&](int32_t* to) {
-        int32_t next = 0;
-        for (const int32_t id : batch.ids) *to++ = id == form.token ? next++ : -1;
+        if (batch.dealt) {
+          std::ranges::copy(batch.dealt->features, to);
+          return;
+        }
+        std::ranges::copy(feature_rows(batch, form), to);
       });
   if (form.sees_ahead) places.ahead = upload_ahead(device, batch, form);
   return places;

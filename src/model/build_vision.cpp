@@ -7,6 +7,7 @@
 #include "model/kept_parameters.h"
 #include "model/vision_names.h"
 #include "nn/feature_tap.h"
+#include "nn/image_gather.h"
 #include "nn/image_projector.h"
 #include "nn/patch_embedding.h"
 #include "nn/pooled_projector.h"
@@ -21,6 +22,7 @@ struct TowerMaker {
   const VisionConfig& vision;
   const BlockMaker& blocks;  // of the tower
   const ParameterMaker& unread;
+  int64_t first_block;  // number of the first block among all of the model
 };
 
 void check_place(const VisionConfig& vision, int64_t text_hidden, int tp) {
@@ -84,6 +86,7 @@ std::vector<Layer> build_tower(const TowerMaker& m) {
   add_taps(m.vision, 0, deepest, layers.back());
   for (int64_t i = 0; i < deepest; ++i) {
     Layer& layer = layers.emplace_back(Layer{m.blocks.path(i), {}});
+    layer.block = m.first_block + i;
     layer.encoder_block = i;
     layer.segments.push_back(build_attention(m.blocks, i, no_rotation));
     layer.segments.push_back(build_mlp(m.blocks, i));
@@ -178,13 +181,15 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
   ModelConfig pooled = tower;
   pooled.norm_weight_offset = 1;
   const bool pools = vision.projector == ProjectorKind::pooled;
+  LayerSettings settings = text.settings;
+  settings.sequence_parallel = false;  // an image's rows are no multiple of anything (nn/batch.h)
   const auto maker = [&](bool frozen, const ModelConfig& config) {
-    return ParameterMaker(config, names, text.settings, text.place, frozen);
+    return ParameterMaker(config, names, settings, text.place, frozen);
   };
   const ParameterMaker of_tower = maker(vision.freeze_tower, tower), unread = maker(true, tower),
                        of_projector = maker(vision.freeze_projector, pools ? pooled : tower);
-  const BlockMaker blocks{tower, names, text.settings, text.place, of_tower, "vision.", false};
-  const TowerMaker make{vision, blocks, unread};
+  const BlockMaker blocks{tower, names, settings, text.place, of_tower, "vision.", false};
+  const TowerMaker make{vision, blocks, unread, text.config.layers + text.config.mtp_layers};
   const auto add = [&](Layer layer) {
     layer.of_encoder = true;
     layers.push_back(std::move(layer));
@@ -213,6 +218,9 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
     for (Layer& layer : of_images) add(std::move(layer));
   }
   if (projector) add_segment("vision.projector", std::move(projector));
+  add_segment("vision.gather",
+              std::make_unique<ImageGatherSegment>(vision.tokens(), vision.rows(),
+                                                   text.config.hidden, vision.trains_features()));
   if (auto unread_parts = build_unread(make); !unread_parts->parameters().empty())
     add_segment("vision.unread", std::move(unread_parts));
 }

@@ -185,10 +185,12 @@ class TokenScope {
   TokenScope(RankContext& context, const Batch& batch) : context_(context) {
     context_.token_index = batch.token_index;
     context_.token_sharers = batch.context_ranks;
+    context_.whole_stream = batch.whole_stream;
   }
   ~TokenScope() {
     context_.token_index = {};
     context_.token_sharers = nullptr;
+    context_.whole_stream = false;
   }
   TokenScope(const TokenScope&) = delete;
   TokenScope& operator=(const TokenScope&) = delete;

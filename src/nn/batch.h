@@ -83,6 +83,9 @@ struct Batch {
   /// Whether the cut added tokens of padding (token_index −1) on any rank that shares the rows.
   bool padded = false;
 
+  /// Each tensor rank holds the stream of all tokens, in sequence parallel too: rows of a vision
+  /// tower.
+  bool whole_stream = false;
   /// The range of tokens whose stream rows this rank holds: all, or under sequence parallel this
   /// tensor rank's part.
   int64_t stream_begin = 0, stream_tokens = 0;

@@ -38,6 +38,8 @@ struct RankContext {
   /// The ranks that share these tokens, if they are not the layout's context ranks (hybrid context
   /// parallel); not owned.
   Communicator* token_sharers = nullptr;
+  /// While a segment of such rows runs (Batch::whole_stream): no tensor rank has a part of them.
+  bool whole_stream = false;
   QuantizationLog* quantization_log = nullptr;  // null: quantized operands are not measured
   /// f64 [depths, 2, kReproducibleSumSize]: of each depth of multi-token prediction the sums of the
   /// weighted token losses of the step, and of the weights.

@@ -9,7 +9,9 @@ std::vector<std::string_view> FeatureTapSegment::outputs() const {
   return {kHidden, output_};
 }
 
-TensorSet FeatureTapSegment::forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) {
+TensorSet FeatureTapSegment::forward(RankContext&, const Batch&, const TensorSet& in,
+                                     SavedStore& saved) {
+  if (!saved.output_is_read()) return {};
   TensorSet out(output_, in.get(kHidden));
   if (!last_) out.set(kHidden, in.get(kHidden));
   return out;

@@ -16,6 +16,7 @@ class FeatureTapSegment final : public Segment {
     return {stream_edge(context, batch, features_)};
   }
   std::vector<std::string_view> outputs() const override;
+  std::vector<std::string_view> read_for_outputs() const override { return {kHidden}; }
   TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
   /// The sum of both readers' gradients.
   TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;

@@ -5,7 +5,8 @@
 namespace viaduct {
 
 bool stream_is_cut(const RankContext& context) {
-  return context.settings.sequence_parallel && context.groups.tp().size() > 1;
+  return context.settings.sequence_parallel && !context.whole_stream &&
+         context.groups.tp().size() > 1;
 }
 
 bool sums_products(const RankContext& context) {

@@ -63,7 +63,6 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   config.model.seq_length.resolve(length);
   config.model.encoder.encoder_seq_length.resolve(encoder_length);
   config.model.resolve();
-  if (model.vision.any()) config.parallel.sequence_parallel.resolve(false);
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   resolve_packed_weights(config);

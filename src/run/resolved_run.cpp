@@ -86,8 +86,18 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
   return s;
 }
 
+/// With the blocks of a vision tower as those of an encoder, unless it is frozen and keeps nothing.
+std::vector<ChunkLayers> with_tower(std::vector<ChunkLayers> layer_map,
+                                    const VisionConfig& vision) {
+  if (!vision.any() || vision.freeze_tower) return layer_map;
+  for (ChunkLayers& chunk : layer_map)
+    if (chunk.embedding) chunk.encoder.blocks = vision.read_layers();
+  return layer_map;
+}
+
 MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model,
-                               const std::vector<ChunkLayers>& layer_map) {
+                               const std::vector<ChunkLayers>& chunks) {
+  const std::vector<ChunkLayers> layer_map = with_tower(chunks, model.vision);
   MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map, model.mtp_layers),
                         .second_memory = second_memory_settings(config.offload),
                         .packed_weights = config.packing.packed_weights.value(),
@@ -97,6 +107,7 @@ MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model
   const bool rows_exchanged =
       config.parallel.expert_model_parallel_size * config.parallel.expert_tensor() > 1;
   const auto offload = [&](SavedPolicy& policy) {
+    // What a tower keeps depends on the images of a micro-batch: it has no slots.
     add_offload(config.offload, model.layers, policy, model.mtp_layers, rows_exchanged,
                 model.encoder.layers);
   };

@@ -121,8 +121,6 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
     if (adapter && config.model.vocab_size.is_auto() && find_model(*adapter))
       config.model.vocab_size.resolve(adapter_vocabulary(*adapter, *base));
     take_architecture(config.model, *base);
-    // The rows of a tower are not cut.
-    if (base->vision.any()) config.parallel.sequence_parallel.resolve(false);
     config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
   }
   if (const auto tokens = tokens_of(setup)) config.model.vocab_size.resolve(*tokens);

@@ -1,10 +1,34 @@
 #include "run/vision_support.h"
 
+#include <numeric>
+#include <utility>
+
 #include "config/choice.h"
+#include "config/nearest_valid.h"
 #include "precision/precision_config.h"
 #include "run/refusals.h"
 
 namespace viaduct {
+
+namespace {
+
+/// What is cut over the tensor ranks.
+void validate_tensor_ranks(const VisionConfig& vision, int64_t text_hidden, int64_t tp,
+                           Problems& problems) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"attention heads of the vision tower", vision.heads},
+      {"feed-forward features of the vision tower", vision.feed_forward},
+      {"features of the image projector", text_hidden}};
+  int64_t common = 0;
+  for (const auto& [what, size] : sizes) common = std::gcd(common, size);
+  for (const auto& [what, size] : sizes) {
+    if (size % tp == 0) continue;
+    problems.add("model.tensor_model_parallel_size: {} does not divide the {} {}; nearest: {}", tp,
+                 size, what, nearest_divisor(tp, common));
+  }
+}
+
+}  // namespace
 
 void validate_vision(const RunConfig& config, const ModelConfig& model, Problems& problems) {
   const VisionConfig& vision = model.vision;
@@ -13,25 +37,17 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
     problems.add(
         "model.freeze_language_model, freeze_vision_model, freeze_vision_projection: true, so that "
         "nothing trains; expected one of them to be false");
+  validate_tensor_ranks(vision, model.hidden, config.parallel.tensor_model_parallel_size, problems);
   Refusals refuse(problems, "for a model that reads images",
                   "model.read_images=false for its text model alone");
   const ParallelConfig& parallel = config.parallel;
-  refuse.expect(parallel.pipeline_model_parallel_size == 1, "model.pipeline_model_parallel_size",
-                parallel.pipeline_model_parallel_size, 1);
-  refuse.expect(parallel.context_parallel_size == 1, "model.context_parallel_size",
-                parallel.context_parallel_size, 1);
+  refuse.expect(parallel.context_parallel_size == 1 || !vision.sees_ahead,
+                "model.context_parallel_size", parallel.context_parallel_size, 1,
+                "tokens of an image see those ahead of them");
   refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
                 true, false);
-  refuse.expect(!parallel.sequence_parallel.value_or(false), "model.sequence_parallel", true,
-                false);
   const DeviceKind device = config.dist.device_kind();
   refuse.expect(device == DeviceKind::cpu, "dist.device", choice_name(device), "cpu");
-  const RecomputeConfig& recompute = config.recompute;
-  refuse.expect(!recompute.recompute_granularity, "model.recompute_granularity",
-                choice_name_or(recompute.recompute_granularity, "null"), "null");
-  refuse.expect(!config.offload.cpu_offloading, "model.cpu_offloading", true, false);
-  refuse.expect(!config.offload.fine_grained_activation_offloading,
-                "model.fine_grained_activation_offloading", true, false);
   const DatasetConfig& data = config.dataset;
   refuse.expect(!data.packing.packed_sequence_size || !data.packing.packing_split,
                 "dataset.packing_split", true, false);

@@ -20,6 +20,7 @@ UploadImages upload_of(const VisionConfig& vision) {
     rows.images = images;
     BatchPlace place;
     place.images = form;
+    check_images(rows, form);
     batch.encoder = upload_images(device, rows, place);
     batch.images = upload_batch_images(device, rows, form);
   };

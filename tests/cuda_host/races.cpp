@@ -4,11 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <cmath>
 #include <random>
 #include <vector>
 
 #include "cuda_host/race_watch.h"
+#include "ops/cuda/kernels/attention.h"
 #include "ops/cuda/kernels/kernel.h"
 #include "ops/cuda/kernels/product_operands.h"
 #include "ops/cuda/kernels/quantize.h"
@@ -166,6 +167,37 @@ TEST(Races, OperandsInTheLibrarysOrderHaveNone) {
     }
   }
   EXPECT_GT(watch.accesses(), 0);
+}
+
+/// Copies of tiles, loads of operands, and what warps exchange.
+TEST(Races, AttentionHasNone) {
+  constexpr int kTokens = 100, kHeads = 2, kWidth = 64;
+  struct alignas(16) Eight {
+    uint16_t values[8];
+  };
+  const Eight ones{{0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80}};
+  std::vector<Eight> q(kTokens * kHeads * kWidth / 8, ones), k(kTokens * kWidth / 8, ones), v = k,
+                                                                                            out = q;
+  std::vector<float> lse(kHeads * kTokens);
+  const int32_t offsets[] = {0, kTokens};
+  AttentionForwardView args{};
+  AttentionProblemView& problem = args.problem;
+  problem.format = args.out_format = Format::bf16;
+  problem.documents = problem.kv_heads = 1, problem.group = kHeads;
+  problem.q_offsets = problem.kv_offsets = offsets;
+  problem.queries = problem.keys = kTokens;
+  problem.width = problem.value_width = kWidth;
+  problem.q = {q.data(), kHeads * kWidth, kWidth}, args.out = {out.data(), kHeads * kWidth, kWidth};
+  problem.k = {k.data(), kWidth, kWidth}, problem.v = {v.data(), kWidth, kWidth};
+  problem.causal = problem.wide = true, problem.scale = 0.125f;
+  problem.lse = lse.data();
+  RaceWatch watch;
+  for (uint64_t seed = 0; seed <= kSeeds; ++seed) {
+    emulator().set_seed(seed);
+    attention_forward(args, nullptr);
+  }
+  EXPECT_GT(watch.accesses(), 0);
+  EXPECT_NEAR(lse[kTokens - 1], 8 + std::log(100.0), 1e-3);  // 64 / 8 for each of 100 keys
 }
 
 }  // namespace

@@ -14,6 +14,8 @@ import runs
 from phases import Phases
 
 ROOT = Path(__file__).resolve().parents[2]
+# Tests of products, whose kinds are asked of the library.
+PRODUCTS = "*Gemm*:*Grouped*:*QuantizedOperand*:*Nvfp4Operand*"
 # Of --small: a few tests of each program, which take seconds on a double.
 SMALL_PRODUCTS = "*GemmTest*/portable"
 SMALL_TESTS = "*ElementwiseTest*:GpuRuns.*"
@@ -82,8 +84,8 @@ def main():
     if options.pack:
         return pack.pack(options)
     options.steps = 3 if options.small else 20
-    options.product_tests = SMALL_PRODUCTS if options.small else "*Gemm*"
-    options.op_tests = SMALL_TESTS if options.small else "-*Gemm*"
+    options.product_tests = SMALL_PRODUCTS if options.small else PRODUCTS
+    options.op_tests = SMALL_TESTS if options.small else f"-{PRODUCTS}"
 
     gpu = probe.find_gpu()
     if isinstance(gpu, str):

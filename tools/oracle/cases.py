@@ -312,7 +312,7 @@ CASES = {
         "longrope", original_max_position_embeddings=200, short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0],
         long_factor=[1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 9.0, 9.5], short_mscale=1.2, long_mscale=1.2)), 200),
     "nemotron": (decoder("nemotron", norm_eps=1e-5), 64),
-    "nemotron_bias": (decoder("nemotron", norm_eps=1e-4, head_dim=20, attention_bias=True, mlp_bias=True,
+    "nemotron_bias": (decoder("nemotron", norm_eps=1e-4, head_dim=24, attention_bias=True, mlp_bias=True,
                               partial_rotary_factor=0.25), 200),
 }
 # Families that transformers 4.56 does not have.

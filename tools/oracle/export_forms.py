@@ -120,4 +120,4 @@ class Export:
             found = peft.PeftModel.from_pretrained(base, folder).eval()(self.ids, use_cache=False).logits
         tuned = self.judged("adapter", found, expected)
         merged = self.convert(self.work / "exported", self.work / "merged", "--adapter", folder)
-        return tuned, self.judged("merged", logits_of(self.ids, merged)[0], expected)
+        return tuned, self.judged("merged", logits_of(self.ids, merged, attention=self.attention)[0], expected)

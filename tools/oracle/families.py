@@ -54,6 +54,8 @@ def randomize(model, generator):
             if name.endswith("bias") or stored_minus_one:
                 centre = 0.0
             value = centre + 0.2 * noise
+            if model.config.model_type == "gemma4_text" and name.endswith("q_norm.weight"):  # its scores are not scaled
+                value *= parameter.shape[0] ** -0.5
         elif "embed" in name or "wte" in name or "wpe" in name:  # where tied it is also the head: logits of about 1
             value = noise * parameter.shape[1] ** -0.5 * (1.0 if scaled_embedding else 1.5)
         else:

@@ -126,5 +126,15 @@ TEST(JsonReader, TellsJsonFromText) {
   EXPECT_FALSE(is_json<nlohmann::json>(R"({"a": 1} and more)"));
 }
 
+// Messages are UTF-8 whatever the file holds, also where they are cut off.
+TEST(JsonReader, ShowsNamesAsText) {
+  EXPECT_EQ(shown_name("a\xc4"), "a?");
+  EXPECT_EQ(shown_name("\x80\xf8z\n"), "??z?");
+  EXPECT_EQ(shown_name("\u00e9\U0001F600"), "\u00e9\U0001F600");
+  const std::string long_name(199, 'a');
+  EXPECT_EQ(shown_name(long_name + "\u00e9"), long_name + "...");
+  EXPECT_EQ(shown_name(long_name + "b"), long_name + "b");
+}
+
 }  // namespace
 }  // namespace viaduct

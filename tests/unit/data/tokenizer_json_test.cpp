@@ -28,7 +28,7 @@ json small() {
     "post_processor": null,
     "model": {"type": "BPE",
       "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4, "\u0120": 5, "\u0120a": 6, "bc": 7},
-      "merges": ["a b", ["ab", "c"], "\u0120 a", "b c"]}})");
+      "merges": ["a b", "ab c", "\u0120 a", "b c"]}})");
 }
 
 Tokenizer parse(const json& document) {

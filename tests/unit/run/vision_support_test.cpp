@@ -20,6 +20,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
+using testing::ThrowsMessage;
 
 Overrides llava() {
   const auto folder = test::test_data("golden") / "llava_clip" / "model";
@@ -61,12 +62,6 @@ TEST(VisionSupport, OrAsItsTextModel) {
 
 TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
-           {{"dist.ranks=2", "model.pipeline_model_parallel_size=2"},
-            "model.pipeline_model_parallel_size: 2"},
-           {{"dist.ranks=2", "model.context_parallel_size=2"}, "model.context_parallel_size: 2"},
-           {{"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
-            "model.sequence_parallel: true"},
-           {{"model.recompute_granularity=selective"}, "model.recompute_granularity: selective"},
            {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora", "peft.dim=2"}, "peft.scheme: lora"},
            {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
@@ -79,10 +74,21 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
               HasSubstr("nothing trains"));
 }
 
-TEST(VisionSupport, TensorRanksHaveTheWholeStream) {
+TEST(VisionSupport, TensorRanksDivideTheTower) {
+  RunSetup setup = setup_of(llava());
+  setup.model.vision.heads = 3;
+  setup.config.parallel.tensor_model_parallel_size = 2;
+  Problems problems;
+  validate_vision(setup.config, setup.model, problems);
+  EXPECT_THAT([&] { problems.throw_if_any(); },
+              ThrowsMessage<ConfigError>(HasSubstr(
+                  "2 does not divide the 3 attention heads of the vision tower; nearest: 1")));
+}
+
+TEST(VisionSupport, SequenceParallelFollowsTheTensorRanks) {
   const RunSetup setup =
       setup_of(llava() + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"});
-  EXPECT_FALSE(setup.config.parallel.sequence_parallel.value());
+  EXPECT_TRUE(setup.config.parallel.sequence_parallel.value());
 }
 
 TEST(VisionSupport, SettingsOfImagesSayThatAModelReadsNone) {
