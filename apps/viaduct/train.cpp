@@ -133,7 +133,8 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
 std::string notice_advice(const RunConfig& config, const Launch& launch) {
   if (!launch.short_notice || !config.checkpoint.save || config.train.skip_train) return "";
   const auto& named = config.train.exit_signals;
-  const bool user_signal = std::find(named.begin(), named.end(), "SIGUSR1") != named.end();
+  const bool user_signal =
+      std::find(named.begin(), named.end(), WarningSignal::usr1) != named.end();
   return fmt::format(
       "mpirun kills its ranks one second after it passes Ctrl-C or SIGTERM on, which is too soon "
       "for a step and a save; {}`mpirun --mca odls_base_sigkill_timeout 60` waits 60 seconds "

@@ -218,7 +218,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   const bool nothing_scored = totals_->scored <= 0;
   gradient_factor_ = nothing_scored ? 0 : store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
-  if (run_.ddp.check_for_large_grads && !nothing_scored) check_large_gradients();
+  if (run_.store.bucket_norms && !nothing_scored) check_large_gradients();
   gradient_norm_->compute(context, scalars_);
   // Weight decay, momentum and routers' own losses would change weights without a loss.
   if (nothing_scored) write_scalar(StepScalar::skip, 1);

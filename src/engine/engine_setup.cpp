@@ -27,9 +27,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   model_ = build_model(
       device_, run_.purpose == EnginePurpose::evaluate ? config.without_training_layers() : config,
       run_.layers, run_.positions, model_place(run_.parallelism, groups_));
-  DdpConfig ddp = run_.ddp;
-  ddp.resolve(groups_.dp_cp().size(), groups_.pp().size() > 1 && model_->chunks().size() > 1);
-  StoreSettings store = store_settings(ddp);
+  StoreSettings store = run_.store;
   store.with_gradients = run_.purpose != EnginePurpose::evaluate;
   store.with_masters = run_.purpose == EnginePurpose::train;
   SecondMemory* second = nullptr;
@@ -59,7 +57,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   if (store.with_gradients) {
     // FP16 gradients overflow in normal runs: loss scaling needs the check.
     gradient_norm_ = std::make_unique<GradientNorm>(
-        context, *store_, run_.ddp.check_for_nan_in_grad || precision.loss_scaling);
+        context, *store_, run_.check_for_nan_in_grad || precision.loss_scaling);
   }
   if (store.with_gradients && config.moe.any()) {
     std::vector<int64_t> blocks;

@@ -69,12 +69,11 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
 
 AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batch,
                                          LinearInput normed, SavedStore& saved) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
-                        const std::vector<Tensor>& inputs) {
-    const auto* self = static_cast<const AttentionSegment*>(layer);
-    return self->heads_of(rank, rows, inputs[0], store).tensors();
+  const auto again = [](const AttentionSegment& self, RankContext& rank, const Batch& rows,
+                        SavedStore& store, const std::vector<Tensor>& inputs) {
+    return self.heads_of(rank, rows, inputs[0], store).tensors();
   };
-  ReplayableUnit scope(saved, unit::qkv_linear, {normed.x.tensor()}, {this, again});
+  ReplayableUnit scope(saved, unit::qkv_linear, {normed.x.tensor()}, {*this, again});
   const AttentionHeads heads = heads_of(context, batch, std::move(normed), saved);
   scope.made(heads.tensors());
   return heads;

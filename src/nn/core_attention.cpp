@@ -203,13 +203,12 @@ Operand CoreAttention::forward(RankContext& context, const Batch& batch,
   const auto tensors = [](const HeadCodes& made) {
     return made.scale ? std::vector{made.values, made.scale} : std::vector{made.values};
   };
-  const auto again = [](const void* layer, RankContext& rank, const Batch& tokens,
+  const auto again = [](const CoreAttention& self, RankContext& rank, const Batch& tokens,
                         SavedStore& store, const std::vector<Tensor>& in) {
-    const auto* self = static_cast<const CoreAttention*>(layer);
-    const HeadCodes made = self->attend_all(rank, tokens, AttentionHeads::of(in), store);
+    const HeadCodes made = self.attend_all(rank, tokens, AttentionHeads::of(in), store);
     return made.scale ? std::vector{made.values, made.scale} : std::vector{made.values};
   };
-  ReplayableUnit scope(saved, unit::core_attn, heads.tensors(), {this, again});
+  ReplayableUnit scope(saved, unit::core_attn, heads.tensors(), {*this, again});
   const HeadCodes attended = attend_all(context, batch, heads, saved);
   scope.made(tensors(attended));
   return attended.scale ? operand_of(context, attended) : Operand(rows(attended.values));

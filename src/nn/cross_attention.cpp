@@ -52,12 +52,11 @@ AttentionHeads CrossAttentionSegment::heads_of(RankContext& context, LinearInput
 AttentionHeads CrossAttentionSegment::project(RankContext& context, const Batch&,
                                               LinearInput normed, const Tensor& encoded,
                                               SavedStore& saved) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
-                        const std::vector<Tensor>& inputs) {
-    const auto* self = static_cast<const CrossAttentionSegment*>(layer);
-    return self->heads_of(rank, inputs[0], inputs[1], store).tensors();
+  const auto again = [](const CrossAttentionSegment& self, RankContext& rank, const Batch&,
+                        SavedStore& store, const std::vector<Tensor>& inputs) {
+    return self.heads_of(rank, inputs[0], inputs[1], store).tensors();
   };
-  ReplayableUnit scope(saved, unit::qkv_linear, {normed.x.tensor(), encoded}, {this, again});
+  ReplayableUnit scope(saved, unit::qkv_linear, {normed.x.tensor(), encoded}, {*this, again});
   const AttentionHeads heads = heads_of(context, std::move(normed), encoded, saved);
   scope.made(heads.tensors());
   return heads;

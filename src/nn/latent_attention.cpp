@@ -23,13 +23,12 @@ LatentAttentionSegment::Compressed LatentAttentionSegment::compress(RankContext&
 LatentAttentionSegment::Compressed LatentAttentionSegment::compress_unit(RankContext& context,
                                                                          const Tensor& normed,
                                                                          SavedStore& saved) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
-                        const std::vector<Tensor>& inputs) {
-    const auto* self = static_cast<const LatentAttentionSegment*>(layer);
-    const Compressed made = self->compress(rank, inputs[0], store);
+  const auto again = [](const LatentAttentionSegment& self, RankContext& rank, const Batch&,
+                        SavedStore& store, const std::vector<Tensor>& inputs) {
+    const Compressed made = self.compress(rank, inputs[0], store);
     return std::vector{made.query, made.key_value, made.key_rotary};
   };
-  ReplayableUnit scope(saved, unit::qkv_linear, {normed}, {this, again});
+  ReplayableUnit scope(saved, unit::qkv_linear, {normed}, {*this, again});
   const Compressed made = compress(context, normed, saved);
   scope.made({made.query, made.key_value, made.key_rotary});
   return made;
@@ -82,13 +81,12 @@ AttentionHeads LatentAttentionSegment::expand(RankContext& context, const Batch&
 AttentionHeads LatentAttentionSegment::expand_unit(RankContext& context, const Batch& batch,
                                                    const Compressed& from,
                                                    SavedStore& saved) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
-                        const std::vector<Tensor>& in) {
-    const auto* self = static_cast<const LatentAttentionSegment*>(layer);
-    return self->expand(rank, rows, {in[0], in[1], in[2]}, store).tensors();
+  const auto again = [](const LatentAttentionSegment& self, RankContext& rank, const Batch& rows,
+                        SavedStore& store, const std::vector<Tensor>& in) {
+    return self.expand(rank, rows, {in[0], in[1], in[2]}, store).tensors();
   };
   ReplayableUnit scope(saved, unit::mla_up_proj, {from.query, from.key_value, from.key_rotary},
-                       {this, again});
+                       {*this, again});
   const AttentionHeads heads = expand(context, batch, from, saved);
   scope.made(heads.tensors());
   return heads;

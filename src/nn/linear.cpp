@@ -1,60 +1,21 @@
 #include "nn/linear.h"
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "nn/linear_log.h"
 #include "nn/overlapped_gemm.h"
 #include "nn/product.h"
-#include "nn/quantization_log.h"
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/bias.h"
 
 namespace viaduct {
-namespace {
-
-/// The rows of the table of overlaps of a layer; weight gradients of row-parallel layers exchange
-/// nothing.
-struct Rows {
-  OverlapGemm fprop, dgrad;
-  std::optional<OverlapGemm> wgrad;
-};
-
-Rows rows_of(LinearRole role) {
-  switch (role) {
-    case LinearRole::qkv:
-      return {OverlapGemm::qkv_fprop, OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad};
-    case LinearRole::proj:
-      return {OverlapGemm::proj_fprop, OverlapGemm::proj_dgrad, std::nullopt};
-    case LinearRole::fc1:
-      return {OverlapGemm::fc1_fprop, OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad};
-    case LinearRole::fc2:
-      break;
-  }
-  return {OverlapGemm::fc2_fprop, OverlapGemm::fc2_dgrad, std::nullopt};
-}
-
-/// How the reduction of the input gradient and the weight gradient beside it are done; nothing is
-/// set where they are not beside each other.
-GemmOverlap weight_gradient_row(const RankContext& context, LinearRole role) {
-  const auto row = rows_of(role).wgrad;
-  return row ? context.settings.overlap[*row] : GemmOverlap();
-}
-
-}  // namespace
-
 Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
                std::shared_ptr<const Parameter> bias, LowRankTerms terms)
-    : role_(role), weight_(std::move(weight)), bias_(std::move(bias)), terms_(std::move(terms)) {}
-
-bool Linear::gathers_beside_input_gradient(const RankContext& context) const {
-  return overlaps_backward() &&
-         context.settings.overlap[rows_of(role_).dgrad].method == OverlapMethod::bulk;
-}
-
-bool Linear::makes_weight_gradient_early(const RankContext& context) const {
-  const auto row = rows_of(role_).wgrad;
-  return overlaps_backward() && row && context.settings.overlap[*row].method == OverlapMethod::bulk;
-}
+    : weight_(std::move(weight)),
+      bias_(std::move(bias)),
+      terms_(std::move(terms)),
+      overlap_(role, weight_, terms_.any()),
+      operands_(weight_, overlap_.columns()) {}
 
 int64_t Linear::run_of_weight(const RankContext& context, const GemmOverlap& row,
                               const GemmEpilogue& epilogue, int64_t columns) const {
@@ -65,12 +26,17 @@ Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& save
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
   const Tensor amax = input_amax(context, input, saved);
   const Operand in = keep_input(context, input, amax, saved);
-  const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
+  const GemmOverlap& row = overlap_.forward(context);
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,
                               run_of_weight(context, row, epilogue, weight_->shape[0]));
-  log_weight(context, weight.operand());
-  StreamProduct product{
-      GemmForm::forward, weight.operand(), Tensor(), epilogue, format, quantization(context), amax};
+  log_weight(context, *weight_, weight.operand());
+  StreamProduct product{GemmForm::forward,
+                        weight.operand(),
+                        Tensor(),
+                        epilogue,
+                        format,
+                        operands_.how(context),
+                        amax};
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
   // Magnitudes are factors of the product alone.
@@ -100,7 +66,7 @@ Tensor Linear::adapted_forward(RankContext& context, const GemmOverlap& row,
 }
 
 bool Linear::adds_bias_in_gemm(const RankContext& context) const {
-  switch (role_) {
+  switch (overlap_.role()) {
     case LinearRole::qkv:
       return true;
     case LinearRole::fc1:
@@ -115,11 +81,6 @@ bool Linear::adds_bias_in_gemm(const RankContext& context) const {
 bool Linear::takes_epilogue(const RankContext& context) const {
   return !terms_.any() && context.settings.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
          (columns() || !sums_products(context));
-}
-
-bool Linear::multiplies_all_rows(const RankContext& context) const {
-  const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
-  return !stream_is_cut(context) || row.method != OverlapMethod::ring_exchange;
 }
 
 Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
@@ -137,15 +98,15 @@ Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore
 Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                               const GemmEpilogue& epilogue) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  const Tensor amax = amax_of(context, LayerOperand::output_gradient, dy, saved);
+  const Tensor amax = operands_.amax(context, LayerOperand::output_gradient, dy, saved);
   const StreamProduct product{GemmForm::data_gradient,
                               weight.operand(),
                               Tensor(),
                               epilogue,
                               {},
-                              quantization(context),
+                              operands_.how(context),
                               amax,
-                              rounding(context)};
+                              operands_.rounding(context)};
   if (!stream_is_cut(context)) {
     log_operand(context, GemmForm::data_gradient, dy, amax, product.rounding);
     const Operand kept = keep_gradient(context, dy, amax, product.rounding, saved);
@@ -157,8 +118,8 @@ Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore
     return dx;
   }
   Tensor all;
-  const Tensor dx = gather_and_multiply(context, context.settings.overlap[rows_of(role_).dgrad],
-                                        product, dy, MemoryTag::activations, &all);
+  const Tensor dx = gather_and_multiply(context, overlap_.input_gradient(context), product, dy,
+                                        MemoryTag::activations, &all);
   log_operand(context, GemmForm::data_gradient, all, amax, product.rounding);
   keep_gradient(context, all, amax, product.rounding, saved);
   if (terms_.any()) terms_.add_input_gradient(context, all, dx, saved);
@@ -167,13 +128,13 @@ Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore
 
 Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
                                      SavedStore& saved) const {
-  const GemmOverlap& row = context.settings.overlap[rows_of(role_).dgrad];
+  const GemmOverlap& row = overlap_.input_gradient(context);
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient,
                               run_of_weight(context, row, {}, weight_->shape[1]));
-  const Tensor amax = amax_of(context, LayerOperand::output_gradient, dy, saved);
+  const Tensor amax = operands_.amax(context, LayerOperand::output_gradient, dy, saved);
   StreamProduct product{
-      GemmForm::data_gradient, weight.operand(), Tensor(), {}, {}, quantization(context), amax,
-      rounding(context)};
+      GemmForm::data_gradient,    weight.operand(), Tensor(), {}, {}, operands_.how(context), amax,
+      operands_.rounding(context)};
   const OperandForm dy_form = kept_forms(context).a;
   log_operand(context, GemmForm::data_gradient, dy, amax, product.rounding);
   const Operand kept = keep_gradient(context, dy, amax, product.rounding, saved);
@@ -184,20 +145,20 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
     terms_.add_input_gradient(context, dy, partial, saved);
     return reduce_to_stream(context, partial, MemoryTag::activations);
   }
-  if (!has_weight_half() ||
-      (!gathers_beside_input_gradient(context) && !makes_weight_gradient_early(context))) {
+  if (!has_weight_half() || (!overlap_.gathers_beside_input_gradient(context) &&
+                             !overlap_.makes_weight_gradient_early(context))) {
     return multiply_and_reduce(context, row, product, in, MemoryTag::activations);
   }
   // A row that is not bulk has no exchange here: its settings are those of another one.
-  const GemmOverlap gather = gathers_beside_input_gradient(context) ? row : GemmOverlap();
+  const GemmOverlap gather = overlap_.gathers_beside_input_gradient(context) ? row : GemmOverlap();
   product.spare_multiprocessors = gather.spare_multiprocessors;
   PendingTensor x = start_gather_stream(context, saved.take(this, "x"), gather.connection);
-  if (!gathers_beside_input_gradient(context)) x = PendingTensor(x.wait());
+  if (!overlap_.gathers_beside_input_gradient(context)) x = PendingTensor(x.wait());
   const Tensor partial = multiply(context, product, in, MemoryTag::activations);
   saved.keep(this, "x", x.wait());
   PendingTensor dx = start_reduce_to_stream(context, partial, MemoryTag::activations,
-                                            weight_gradient_row(context, role_).connection);
-  if (makes_weight_gradient_early(context))
+                                            overlap_.weight_gradient(context).connection);
+  if (overlap_.makes_weight_gradient_early(context))
     weight_gradient(context, saved.take(this, "x"),
                     take_operand(context, saved, this, "dy", dy_form), take_amax(context, saved));
   return dx.wait();
@@ -212,94 +173,50 @@ Operand Linear::keep_gradient(RankContext& context, const Tensor& dy, const Tens
 GemmForms Linear::kept_forms(const RankContext& context) const {
   if (terms_.any() || !weight_->trained) return {};  // terms read tensors
   GemmForms forms =
-      waiting_forms(context, weight_->shape[0], weight_->shape[1], quantization(context));
+      waiting_forms(context, weight_->shape[0], weight_->shape[1], operands_.how(context));
   // What is gathered first is kept as the rows that ranks exchange.
-  if (columns() && (stream_is_cut(context) || gathers_beside_input_gradient(context) ||
-                    makes_weight_gradient_early(context)))
+  if (columns() && (stream_is_cut(context) || overlap_.gathers_beside_input_gradient(context) ||
+                    overlap_.makes_weight_gradient_early(context)))
     forms.b = {};
   return forms;
 }
 
 void Linear::backward_weight(RankContext& context, SavedStore& saved) const {
   if (!has_weight_half()) return;
-  if (makes_weight_gradient_early(context)) return;
+  if (overlap_.makes_weight_gradient_early(context)) return;
   const GemmForms forms = kept_forms(context);
   Operand x = take_operand(context, saved, this, "x", forms.b);
-  const bool gathered = !columns() || gathers_beside_input_gradient(context);
+  const bool gathered = !columns() || overlap_.gathers_beside_input_gradient(context);
   if (!gathered && stream_is_cut(context)) x = gather_stream(context, x.tensor());
   const Operand dy = take_operand(context, saved, this, "dy", forms.a);
   if (terms_.any()) terms_.weight_gradients(context, x.tensor(), dy.tensor(), saved);
   if (weight_->trained) weight_gradient(context, x, dy, take_amax(context, saved));
 }
 
-Quantization Linear::quantization(const RankContext& context) const {
-  return weight_->quantized ? context.settings.precision.products : Quantization();
-}
-
-Tensor Linear::amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
-                       const SavedStore& saved, const Tensor& found) const {
-  const Quantization how = quantization(context);
-  if (!how.scales_matrices()) return {};
-  if (context.delayed == nullptr) {
-    const bool is_stream = columns() == (operand == LayerOperand::input);
-    return amax_over_ranks(context, how, matrix, is_stream && stream_is_cut(context), found);
-  }
-  return delayed_amax(context, *weight_, operand, matrix, saved, {}, found);
-}
-
 bool Linear::keeps_amax(const RankContext& context) const {
-  const Quantization how = quantization(context);
+  const Quantization how = operands_.how(context);
   return weight_->trained && context.delayed == nullptr && how.scales_matrices() &&
          how.weight_gradient && kept_forms(context).b.plain();
-}
-
-StochasticRounding Linear::rounding(const RankContext& context) const {
-  if (quantization(context).scaling != Scaling::nvfp4) return {};
-  VIADUCT_CHECK(ShapeError, context.token_index.defined(),
-                "gradient of {}: stochastic rounding needs the tokens' indices, which are not set",
-                weight_->path);
-  StochasticRounding rounding{{context.settings.seed, hash64(weight_->path)}, context.token_index};
-  for (const Part& part : weight_->parts) {
-    // Parts are told apart by their names: ranks have different ones.
-    const auto first = static_cast<uint64_t>(part.box.begin[part.transposed ? 1 : 0]);
-    rounding.features.push_back({part.storage_row, (hash64(part.name) << 32) + first});
-  }
-  return rounding;
 }
 
 Tensor Linear::take_amax(const RankContext& context, SavedStore& saved) const {
   if (keeps_amax(context)) return saved.take(this, "x amax");
   const bool delayed =
-      context.delayed != nullptr && quantization(context).scaling == Scaling::tensor;
+      context.delayed != nullptr && operands_.how(context).scaling == Scaling::tensor;
   return delayed ? context.delayed->chosen(*weight_, LayerOperand::input) : Tensor();
 }
 
 void Linear::log_operand(RankContext& context, GemmForm form, const Tensor& matrix,
                          const Tensor& amax, const StochasticRounding& rounding) const {
-  if (context.quantization_log == nullptr) return;
-  context.quantization_log->add(context.ops,
-                                layer_path() + (form == GemmForm::forward ? " x" : " dy"), matrix,
-                                read_form(context, form, matrix.dim(0)), amax, rounding);
-}
-
-void Linear::log_weight(RankContext& context, const Operand& operand) const {
-  // Codes are all that is stored of such a weight: there is no matrix to compare with.
-  if (context.settings.precision.stores_codes) return;
-  const std::string name = layer_path() + " w";
-  if (context.quantization_log == nullptr || context.quantization_log->has(name)) return;
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
-  context.quantization_log->add_weight(context.ops, name, weight.tensor(), operand);
-}
-
-std::string Linear::layer_path() const {
-  return weight_->path.substr(0, weight_->path.rfind(".weight"));
+  viaduct::log_operand(context, *weight_, form, matrix,
+                       operands_.read_form(context, form, matrix.dim(0)), amax, rounding);
 }
 
 void Linear::weight_gradient(RankContext& context, const Operand& x, const Operand& dy,
                              const Tensor& x_amax) const {
   make_weight_gradient(context, dy, x, context.gradients->product_gradient(*weight_),
-                       quantization(context), {{}, x_amax},
-                       weight_gradient_row(context, role_).spare_multiprocessors);
+                       operands_.how(context), {{}, x_amax},
+                       overlap_.weight_gradient(context).spare_multiprocessors);
   context.gradients->done(*weight_);
 }
 

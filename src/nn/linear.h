@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "nn/context.h"
-#include "nn/delayed_scales.h"
+#include "nn/linear_overlap.h"
+#include "nn/linear_quantization.h"
 #include "nn/low_rank.h"
 #include "nn/saved.h"
 #include "ops/gemm.h"
@@ -17,17 +18,7 @@
 
 namespace viaduct {
 
-struct GemmOverlap;
 struct StreamProduct;
-
-/// Which layer of a block it is: selects its rows of the table of overlaps, and the features of W
-/// [out, in] that are cut.
-enum class LinearRole {
-  qkv,   // column-parallel: x is the stream, y this rank's features of all tokens
-  proj,  // row-parallel: x is this rank's features of all tokens, y the stream
-  fc1,   // column-parallel
-  fc2,   // row-parallel
-};
 
 /// What a linear layer reads: a matrix, or of a row-parallel layer an operand in the form that its
 /// products read; and what the producer of a matrix has made of it besides
@@ -74,7 +65,9 @@ class Linear {
   /// Whether the GEMM of the input gradient is all of it, so that it may have an epilogue.
   bool gradient_takes_epilogue() const { return !terms_.any(); }
   /// Whether the forward is one product of all rows, so that its epilogue sees the whole result.
-  bool multiplies_all_rows(const RankContext& context) const;
+  bool multiplies_all_rows(const RankContext& context) const {
+    return overlap_.multiplies_all_rows(context);
+  }
   const std::shared_ptr<const Parameter>& weight() const { return weight_; }
   /// Output features held by this rank.
   int64_t outputs() const { return weight_->shape[0]; }
@@ -97,57 +90,39 @@ class Linear {
                            const StreamProduct& product, const AdaptedInput& in, SavedStore& saved,
                            MemoryTag tag) const;
   Tensor magnitude_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
-  /// Whether the gathers and reductions of the backward run beside its products: those of terms
-  /// come before the reduction, and all of them read the gathered rows.
-  bool overlaps_backward() const { return weight_->trained && !terms_.any(); }
-  bool gathers_beside_input_gradient(const RankContext& context) const;
-  bool makes_weight_gradient_early(const RankContext& context) const;
-  /// weight_run of a product (nn/overlapped_gemm.h), which is one product with terms.
+  bool columns() const { return overlap_.columns(); }
+  /// Runs of the weight's columns; a layer with terms has one product.
   int64_t run_of_weight(const RankContext& context, const GemmOverlap& row,
                         const GemmEpilogue& epilogue, int64_t columns) const;
-  bool columns() const { return role_ == LinearRole::qkv || role_ == LinearRole::fc1; }
   Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue) const;
   Tensor column_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   /// dW (= or +=) dyᵀ · x from x and dy of all tokens; `x_amax` where x is a tensor.
   void weight_gradient(RankContext& context, const Operand& x, const Operand& dy,
                        const Tensor& x_amax) const;
-  /// How the operands of its products are quantized.
-  Quantization quantization(const RankContext& context) const;
   /// Keeps x for the weight gradient and returns it as the forward's product reads it. `amax`: of
   /// a tensor.
   Operand keep_input(RankContext& context, const LinearInput& input, const Tensor& amax,
                      SavedStore& saved) const;
-  /// The largest magnitude that the scale of x or dy is made for; undefined without such a scale.
-  /// `found`: that of the rank's own part, if it is known.
-  Tensor amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
-                 const SavedStore& saved, const Tensor& found = {}) const;
-  /// The same for the forward's x, which may be an operand that has its scales.
+  /// The largest magnitude for the forward's x, which may be an operand that has its scales.
   Tensor input_amax(RankContext& context, const LinearInput& input, const SavedStore& saved) const;
-  /// The form in which the product of a forward or data gradient reads x or dy of `rows`.
-  OperandForm read_form(const RankContext& context, GemmForm form, int64_t rows) const;
   /// Whether x waits for the weight gradient as a tensor whose scale was made in the forward.
   bool keeps_amax(const RankContext& context) const;
   /// That scale's largest magnitude, or undefined.
   Tensor take_amax(const RankContext& context, SavedStore& saved) const;
-  /// How dy of all tokens is rounded; undefined where the recipe rounds to nearest.
-  StochasticRounding rounding(const RankContext& context) const;
   /// Adds x (forward) or dy (data gradient) to the context's log, if there is one.
   void log_operand(RankContext& context, GemmForm form, const Tensor& matrix, const Tensor& amax,
                    const StochasticRounding& rounding = {}) const;
-  /// Adds the weight, as products read it, once a step.
-  void log_weight(RankContext& context, const Operand& operand) const;
-  /// The weight's path without its last name.
-  std::string layer_path() const;
   /// Keeps dy of all tokens for the second half, if there is one; as `keep_operand`.
   Operand keep_gradient(RankContext& context, const Tensor& dy, const Tensor& amax,
                         const StochasticRounding& rounding, SavedStore& saved) const;
   /// The forms in which "dy" (a) and "x" (b) are kept.
   GemmForms kept_forms(const RankContext& context) const;
 
-  LinearRole role_;
   std::shared_ptr<const Parameter> weight_, bias_;
   LowRankTerms terms_;
+  LinearOverlap overlap_;
+  LinearQuantization operands_;
 };
 
 }  // namespace viaduct

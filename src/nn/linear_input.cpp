@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "nn/linear.h"
 #include "nn/product.h"
-#include "nn/quantization_log.h"
 #include "nn/tensor_exchange.h"
 
 namespace viaduct {
@@ -26,36 +25,18 @@ Operand Linear::keep_input(RankContext& context, const LinearInput& input, const
       keep_operand(context, saved, this, "x", x.tensor(), kept_forms(context).b, amax);
   if (keeps_amax(context)) saved.keep(this, "x amax", amax);
   if (input.forms.operand) return input.forms.operand;
-  return kept_or_matrix(context, GemmForm::forward, quantization(context), kept, x.tensor());
-}
-
-OperandForm Linear::read_form(const RankContext& context, GemmForm form, int64_t rows) const {
-  GemmRequest request{form, context.settings.precision.activation};
-  request.m = rows, request.n = weight_->shape[0], request.k = weight_->shape[1];
-  request.quantization = quantization(context);
-  return gemm_operand_forms(context.ops.ops, request).a;
+  return kept_or_matrix(context, GemmForm::forward, operands_.how(context), kept, x.tensor());
 }
 
 ProducedForms Linear::allocate_input_forms(const RankContext& context, int64_t rows,
                                            bool of_product) const {
-  const Quantization how = quantization(context);
-  if (!how.any()) return {};
-  FormsRequest request{context.settings.precision.activation, {rows, weight_->shape[1]}};
-  request.product = of_product;
-  request.magnitudes = context.delayed == nullptr ? magnitudes_of(how, rows)
-                       : how.scales_matrices()    ? 1
-                                                  : 0;
-  // Rows that are gathered first are quantized together.
-  const bool gathers = columns() && stream_is_cut(context);
-  const OperandForm read = read_form(context, GemmForm::forward, rows);
-  if (!gathers && !has_matrix_scale(read)) request.operand = read;
-  return allocate_forms(context.ops, request, MemoryTag::activations);
+  return operands_.allocate_input_forms(context, rows, of_product);
 }
 
 Tensor Linear::input_amax(RankContext& context, const LinearInput& input,
                           const SavedStore& saved) const {
   if (!input.x.form().plain()) return {};
-  return amax_of(context, LayerOperand::input, input.x.tensor(), saved, input.forms.amax);
+  return operands_.amax(context, LayerOperand::input, input.x.tensor(), saved, input.forms.amax);
 }
 
 void Linear::keep(RankContext& context, const LinearInput& input, SavedStore& saved) const {

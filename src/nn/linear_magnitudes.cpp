@@ -17,7 +17,7 @@ Tensor Linear::magnitude_forward(RankContext& context, const GemmOverlap& row,
   const bool drops = terms_.drop(context);
   Tensor seen = terms_.dropped(context, x);
   StreamProduct of_seen = product;
-  if (drops) of_seen.amax = amax_of(context, LayerOperand::input, seen, saved);
+  if (drops) of_seen.amax = operands_.amax(context, LayerOperand::input, seen, saved);
   const Tensor z = drops ? multiply(context, of_seen, seen, MemoryTag::activations) : y;
   if (drops) terms_.add_features(context, -1, z, y);
   terms_.add_to(context, terms_.reduce_dropped(context, seen, saved), z);
@@ -31,10 +31,10 @@ Tensor Linear::magnitude_input_gradient(RankContext& context, const Tensor& dy,
                                         SavedStore& saved) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
   StreamProduct product{
-      GemmForm::data_gradient, weight.operand(), Tensor(), {}, {}, quantization(context), {},
-      rounding(context)};
+      GemmForm::data_gradient,    weight.operand(), Tensor(), {}, {}, operands_.how(context), {},
+      operands_.rounding(context)};
   const auto times_weight = [&](const Tensor& gradient) {
-    product.amax = amax_of(context, LayerOperand::output_gradient, gradient, saved);
+    product.amax = operands_.amax(context, LayerOperand::output_gradient, gradient, saved);
     return multiply(context, product, gradient, MemoryTag::activations);
   };
   const Tensor all = !columns() && stream_is_cut(context) ? gather_stream(context, dy) : dy;

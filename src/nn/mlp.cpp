@@ -63,12 +63,11 @@ Tensor MlpSegment::raise(RankContext& context, const Batch& batch, LinearInput n
 
 Tensor MlpSegment::raise_unit(RankContext& context, const Batch& batch, LinearInput normed,
                               SavedStore& saved, const ProducedForms& forms) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
-                        const std::vector<Tensor>& inputs) {
-    const auto* self = static_cast<const MlpSegment*>(layer);
-    return std::vector{self->raise(rank, rows, inputs[0], store)};
+  const auto again = [](const MlpSegment& self, RankContext& rank, const Batch& rows,
+                        SavedStore& store, const std::vector<Tensor>& inputs) {
+    return std::vector{self.raise(rank, rows, inputs[0], store)};
   };
-  ReplayableUnit scope(saved, unit::mlp, {normed.x.tensor()}, {this, again});
+  ReplayableUnit scope(saved, unit::mlp, {normed.x.tensor()}, {*this, again});
   const Tensor activated = raise(context, batch, std::move(normed), saved, forms);
   scope.made({activated});
   return activated;

@@ -65,11 +65,11 @@ Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved,
 
 Tensor Norm::forward_unit(std::string_view unit, RankContext& context, const Tensor& x,
                           SavedStore& saved, const ProducedForms& forms) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
+  const auto again = [](const Norm& self, RankContext& rank, const Batch&, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
-    return std::vector{static_cast<const Norm*>(layer)->forward(rank, inputs[0], store)};
+    return std::vector{self.forward(rank, inputs[0], store)};
   };
-  ReplayableUnit scope(saved, unit, {x}, {this, again});
+  ReplayableUnit scope(saved, unit, {x}, {*this, again});
   const Tensor y = forward(context, x, saved, forms);
   scope.made({y});
   return y;

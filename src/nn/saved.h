@@ -27,12 +27,14 @@
 //   program, whether or not copies are complete earlier.
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "device/memory_tag.h"
@@ -49,12 +51,32 @@ class SecondMemory;
 
 /// How a unit is recomputed: a function of its layer, without captures. It keeps what the forward
 /// kept, and returns the outputs in the order of `ReplayableUnit::made`.
-struct Replay {
+class Replay {
+ public:
+  Replay() = default;
+  /// `again`: (const Layer&, RankContext&, const Batch&, SavedStore&, const std::vector<Tensor>&
+  /// inputs) → std::vector<Tensor>. `layer` must outlive the replay.
+  template <class Layer, class Again>
+  requires std::default_initializable<Again> && std::is_invocable_r_v < std::vector<Tensor>, Again,
+  const Layer&, RankContext&, const Batch&, SavedStore&,
+      const std::vector<Tensor>& > Replay(const Layer& layer, Again /*again*/)
+      : layer_(&layer),
+  run_([](const void* self, RankContext& context, const Batch& batch, SavedStore& saved,
+          const std::vector<Tensor>& inputs) {
+    return Again{}(*static_cast<const Layer*>(self), context, batch, saved, inputs);
+  }) {}
+
+  std::vector<Tensor> run(RankContext& context, const Batch& batch, SavedStore& saved,
+                          const std::vector<Tensor>& inputs) const {
+    return run_(layer_, context, batch, saved, inputs);
+  }
+
+ private:
   using Function = std::vector<Tensor> (*)(const void* layer, RankContext& context,
                                            const Batch& batch, SavedStore& saved,
                                            const std::vector<Tensor>& inputs);
-  const void* layer = nullptr;
-  Function run = nullptr;
+  const void* layer_ = nullptr;
+  Function run_ = nullptr;
 };
 
 /// One run of a segment.

@@ -120,7 +120,7 @@ void SavedStore::replay(const std::shared_ptr<UnitRun>& unit) {
         now.replayed = &unit;
       }
     } const scope(*this, *running);
-    outputs = running->replay.run(running->replay.layer, *now_.context, *now_.batch, *this, inputs);
+    outputs = running->replay.run(*now_.context, *now_.batch, *this, inputs);
   }
   VIADUCT_CHECK(ShapeError, outputs.size() == running->outputs.size(),
                 "saved store: unit {} of block {} ran again and returned {} outputs, {} before",

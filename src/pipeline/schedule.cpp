@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/units.h"
+#include "config/choice.h"
+#include "pipeline/pipeline_order.h"
 #include "pipeline/place_messages.h"
 
 namespace viaduct {
@@ -141,9 +143,11 @@ ScheduleKind parse_schedule_kind(const std::string& name) {
     if (name == schedule_kind_name(kind)) return kind;
     names.emplace_back(schedule_kind_name(kind));
   }
-  if (name == "zero_bubble") return ScheduleKind::zb_h1;  // value of model.pipeline_schedule
-  VIADUCT_CHECK(ConfigError, name != "dualpipe", "{}", kDualPipeRefused);
-  names.emplace_back("zero_bubble");
+  // Values of model.pipeline_schedule have other names.
+  constexpr std::string_view kZeroBubble = choice_name(PipelineOrder::zero_bubble);
+  if (name == kZeroBubble) return ScheduleKind::zb_h1;
+  VIADUCT_CHECK(ConfigError, name != choice_name(PipelineOrder::dualpipe), "{}", kDualPipeRefused);
+  names.emplace_back(kZeroBubble);
   const auto near = nearest_name(name, names);
   fail<ConfigError>(
       "no pipeline schedule \"{}\"{}; there are 1f1b, interleaved, gpipe, "

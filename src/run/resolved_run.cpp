@@ -145,7 +145,8 @@ ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
                   .parallelism = parallelism_of(config, model)};
   run.memory = memory_settings(config, model, run.parallelism.layer_map);
   run.optimizer = optimizer_settings(config.optimizer);
-  run.ddp = config.ddp;
+  run.store = store_settings(config.ddp);
+  run.check_for_nan_in_grad = config.ddp.check_for_nan_in_grad;
   run.calculate_per_token_loss = config.model.calculate_per_token_loss;
   // Positions restart with each conversation; rows of plain data have them all.
   const PackingConfig& packing = config.dataset.packing;

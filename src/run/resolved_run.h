@@ -12,8 +12,8 @@
 #include "optim/make_optimizer.h"
 #include "pipeline/parallelism.h"
 #include "run/graph_config.h"
-#include "sharding/ddp_config.h"
 #include "sharding/memory_settings.h"
+#include "sharding/store_settings.h"
 
 namespace viaduct {
 
@@ -36,7 +36,9 @@ struct ResolvedRun {
   Parallelism parallelism;
   MemorySettings memory;
   OptimizerSettings optimizer;
-  DdpConfig ddp;  // each `auto` is resolved by the engine
+  StoreSettings store = store_settings({}, 1, false);
+  /// A step whose gradients are not finite updates nothing.
+  bool check_for_nan_in_grad = true;
   /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
   /// micro-batches' means, as Megatron's default.
   bool calculate_per_token_loss = true;

@@ -121,13 +121,11 @@ FieldGroup train_fields(TrainConfig& config) {
              "that differs stops the run with an error that names tensor and rank; null: never.")
       .range(1)
       .in("steps");
-  group
-      .field("exit_signals", config.exit_signals,
-             "Signals that stop the run after its step with a checkpoint, beside SIGINT and "
-             "SIGTERM, which always do: a batch system sends one ahead of its time limit (Slurm: "
-             "`--signal=USR1@300`). A signal that is ignored when the run starts (nohup) stays "
-             "ignored.")
-      .one_of({"SIGHUP", "SIGUSR1", "SIGUSR2"});
+  group.field("exit_signals", config.exit_signals,
+              "Signals that stop the run after its step with a checkpoint, beside SIGINT and "
+              "SIGTERM, which always do: a batch system sends one ahead of its time limit (Slurm: "
+              "`--signal=USR1@300`). A signal that is ignored when the run starts (nohup) stays "
+              "ignored.");
   return group;
 }
 

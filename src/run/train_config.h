@@ -22,6 +22,12 @@ constexpr auto choice_names(CountedFlops) {
   return std::to_array<std::string_view>({"model", "full"});
 }
 
+/// Signals by which a batch system says that the time of a run ends.
+enum class WarningSignal { hup, usr1, usr2 };
+constexpr auto choice_names(WarningSignal) {
+  return std::to_array<std::string_view>({"SIGHUP", "SIGUSR1", "SIGUSR2"});
+}
+
 struct TrainConfig {
   int64_t train_iters = 300'000;
   /// Length of the run in rows; train_iters follows from it.
@@ -42,7 +48,8 @@ struct TrainConfig {
   /// Numbers of steps that are skipped.
   std::vector<int64_t> iterations_to_skip;
   std::optional<int64_t> check_weight_hash_across_dp_replicas_interval;
-  std::vector<std::string> exit_signals{"SIGHUP", "SIGUSR1", "SIGUSR2"};
+  std::vector<WarningSignal> exit_signals{WarningSignal::hup, WarningSignal::usr1,
+                                          WarningSignal::usr2};
 
   /// Rows of a micro-batch. While that is `auto`: 1, which must be legal if any number is.
   int64_t micro_batch_rows() const { return micro_batch_size.value_or(1); }

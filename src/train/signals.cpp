@@ -49,11 +49,16 @@ extern "C" void on_stop_signal(int signal) {
   errno = error;
 }
 
-int number_of(const std::string& name) {
-  if (name == "SIGHUP") return SIGHUP;
-  if (name == "SIGUSR1") return SIGUSR1;
-  if (name == "SIGUSR2") return SIGUSR2;
-  fail<ConfigError>("{} cannot be used: expected SIGHUP, SIGUSR1 or SIGUSR2", name);
+int number_of(WarningSignal signal) {
+  switch (signal) {
+    case WarningSignal::hup:
+      return SIGHUP;
+    case WarningSignal::usr1:
+      return SIGUSR1;
+    case WarningSignal::usr2:
+      break;
+  }
+  return SIGUSR2;
 }
 
 struct sigaction current_action(int signal) {
@@ -64,10 +69,10 @@ struct sigaction current_action(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals(const std::vector<std::string>& warnings, StopAnswer answer)
+StopSignals::StopSignals(const std::vector<WarningSignal>& warnings, StopAnswer answer)
     : answer_(std::move(answer)) {
   std::vector<int> others;
-  for (const std::string& name : warnings) others.push_back(number_of(name));
+  for (const WarningSignal signal : warnings) others.push_back(number_of(signal));
   VIADUCT_CHECK(Error, current_action(SIGTERM).sa_handler != on_stop_signal,
                 "stop signals are already handled in this process");
   first_signal = 0;

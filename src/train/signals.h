@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "run/train_config.h"
+
 namespace viaduct {
 
 /// What the first SIGINT or SIGTERM writes, from its handler, and what counts as a repeat of it.
@@ -32,9 +34,8 @@ struct StopAnswer {
 /// warning that was ignored stays so: `nohup` ignores SIGHUP so that the run continues.
 class StopSignals {
  public:
-  /// `warnings`: names, of SIGHUP, SIGUSR1 and SIGUSR2. ConfigError for another name, Error if
-  /// another StopSignals exists.
-  explicit StopSignals(const std::vector<std::string>& warnings = {}, StopAnswer answer = {});
+  /// Error if another StopSignals exists.
+  explicit StopSignals(const std::vector<WarningSignal>& warnings = {}, StopAnswer answer = {});
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

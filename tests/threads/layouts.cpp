@@ -76,7 +76,8 @@ ResolvedRun run_of(const ModelConfig& model, const Layout& layout) {
   overlap.tp_comm_overlap = true;
   Problems problems;
   run.layers.overlap = resolve_gemm_overlap(overlap, {layout.tp, model.hidden}, problems);
-  run.ddp.bucket_size = 1000;  // several buckets
+  run.store = store_settings({}, layout.dp * layout.cp, layout.pp > 1);
+  run.store.bucket_elements = 1000;  // several buckets
   return run;
 }
 

@@ -1,5 +1,6 @@
 #include "nn/moe/experts.h"
 
+#include "nn/linear_log.h"
 #include "nn/moe/expert_scales.h"
 #include "nn/quantization_log.h"
 #include "nn/weight_gradient.h"
@@ -53,7 +54,7 @@ void ExpertsSegment::log_operands(RankContext& context, const Parameter& weight,
                                   const GroupedGemmArgs& args) const {
   QuantizationLog* log = context.quantization_log;
   if (log == nullptr) return;
-  const std::string layer = weight.path.substr(0, weight.path.rfind(".weight"));
+  const std::string layer = layer_path(weight);
   const int64_t first = weight.experts.first;
   log->add_rows(context.ops, layer + (args.form == GemmForm::forward ? " x" : " dy"), args, first);
   // Codes are all that is stored of such a weight: there is no matrix to compare with.
@@ -117,11 +118,11 @@ Tensor ExpertsSegment::activate(RankContext& context, const Tensor& raised,
 
 Tensor ExpertsSegment::activate_unit(RankContext& context, const Tensor& raised,
                                      SavedStore& saved) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
-                        const std::vector<Tensor>& inputs) {
-    return std::vector{static_cast<const ExpertsSegment*>(layer)->activate(rank, inputs[0], store)};
+  const auto again = [](const ExpertsSegment& self, RankContext& rank, const Batch&,
+                        SavedStore& store, const std::vector<Tensor>& inputs) {
+    return std::vector{self.activate(rank, inputs[0], store)};
   };
-  ReplayableUnit scope(saved, unit::moe_act, {raised}, {this, again});
+  ReplayableUnit scope(saved, unit::moe_act, {raised}, {*this, again});
   const Tensor activated = activate(context, raised, saved);
   saved.keep(this, "raised", raised);
   scope.made({activated});
@@ -131,18 +132,17 @@ Tensor ExpertsSegment::activate_unit(RankContext& context, const Tensor& raised,
 Tensor ExpertsSegment::raise_unit(RankContext& context, const Tensor& rows,
                                   const ExpertTerms::Rows& at, const Tensor& amax,
                                   SavedStore& saved) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
-                        const std::vector<Tensor>& inputs) {
-    const auto* experts = static_cast<const ExpertsSegment*>(layer);
-    const size_t first = experts->moe_.row_indices ? 3 : 2;
+  const auto again = [](const ExpertsSegment& self, RankContext& rank, const Batch&,
+                        SavedStore& store, const std::vector<Tensor>& inputs) {
+    const size_t first = self.moe_.row_indices ? 3 : 2;
     const Tensor scales = inputs.size() > first ? inputs[first] : Tensor();
     const Tensor index = first > 2 ? inputs[2].view({inputs[2].dim(0)}) : Tensor();
-    return std::vector{experts->raise(rank, inputs[0], {inputs[1], index}, scales, store)};
+    return std::vector{self.raise(rank, inputs[0], {inputs[1], index}, scales, store)};
   };
   std::vector<Tensor> inputs{rows, at.offsets};
   if (at.index) inputs.push_back(at.index);
   if (amax) inputs.push_back(amax);
-  ReplayableUnit scope(saved, unit::mlp, std::move(inputs), {this, again});
+  ReplayableUnit scope(saved, unit::mlp, std::move(inputs), {*this, again});
   const Tensor activated = raise(context, rows, at, amax, saved);
   scope.made({activated});
   return activated;

@@ -34,12 +34,11 @@ Tensor SharedExpertSegment::inside(RankContext& context, const Tensor& tokens,
 
 Tensor SharedExpertSegment::inside_unit(RankContext& context, const Tensor& tokens,
                                         SavedStore& saved) const {
-  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
-                        const std::vector<Tensor>& inputs) {
-    return std::vector{
-        static_cast<const SharedExpertSegment*>(layer)->inside(rank, inputs[0], store)};
+  const auto again = [](const SharedExpertSegment& self, RankContext& rank, const Batch&,
+                        SavedStore& store, const std::vector<Tensor>& inputs) {
+    return std::vector{self.inside(rank, inputs[0], store)};
   };
-  ReplayableUnit scope(saved, unit::shared_experts, {tokens}, {this, again});
+  ReplayableUnit scope(saved, unit::shared_experts, {tokens}, {*this, again});
   const Tensor made = inside(context, tokens, saved);
   scope.made({made});
   return made;

@@ -46,7 +46,7 @@ Outcome overflowing_step(const std::string& recipe, bool check) {
   ResolvedRun run;
   run.layers.precision = precision_recipe(recipe);
   run.positions = 8;
-  run.ddp.check_for_nan_in_grad = check;
+  run.check_for_nan_in_grad = check;
   Engine engine(*device, ops, small_llama(), run);
   engine.initialize();
   const Tensor& head = engine.store().shard_runs().back().master;

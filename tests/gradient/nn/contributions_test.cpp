@@ -35,7 +35,9 @@ std::vector<std::vector<double>> gradients(int documents, int per_batch) {
   ResolvedRun run;
   run.layers.precision = precision_recipe("fp64");
   run.positions = kDocument;
-  run.ddp.overlap_grad_reduce = false;  // the step has the micro-batches of several calls
+  DdpConfig ddp;
+  ddp.overlap_grad_reduce = false;  // the step has the micro-batches of several calls
+  run.store = store_settings(ddp, 1, false);
   Engine engine(*device, ops, small_model(), run);
   engine.initialize();
   engine.begin_step({});

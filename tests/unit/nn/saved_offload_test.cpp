@@ -187,9 +187,10 @@ TEST_F(SavedOffload, WhatAKeptUnitSeesOrAReplayNeedsStays) {
     }
     const UnitScope kept(*store_, unit::attn_proj);
     store_->keep(&other_, "shared", shared);
-    const auto again = [](const void*, RankContext&, const Batch&, SavedStore&,
+    static const int layer = 0;
+    const auto again = [](const int&, RankContext&, const Batch&, SavedStore&,
                           const std::vector<Tensor>& inputs) { return std::vector{inputs[0]}; };
-    ReplayableUnit unit(*store_, unit::core_attn, {input}, {this, again});
+    ReplayableUnit unit(*store_, unit::core_attn, {input}, {layer, again});
     const Tensor out = numbers(16);
     unit.made({out});
     store_->keep(&other_, "out", out);

@@ -50,11 +50,11 @@ struct Doubler {
     return y;
   }
   Tensor forward(const Tensor& x, SavedStore& saved) const {
-    const auto again = [](const void* layer, RankContext&, const Batch&, SavedStore& store,
+    const auto again = [](const Doubler& self, RankContext&, const Batch&, SavedStore& store,
                           const std::vector<Tensor>& inputs) {
-      return std::vector{static_cast<const Doubler*>(layer)->compute(inputs[0], store)};
+      return std::vector{self.compute(inputs[0], store)};
     };
-    ReplayableUnit scope(saved, name, {x}, {this, again});
+    ReplayableUnit scope(saved, name, {x}, {*this, again});
     const Tensor y = compute(x, saved);
     scope.made({y});
     return y;
@@ -169,11 +169,11 @@ TEST_F(SavedReplay, AnotherTensorIsNotTakenForAnOutputThatIsGone) {
 }
 
 TEST_F(SavedReplay, AnOutputInAnInputsStorageIsThatInput) {
-  const auto again = [](const void*, RankContext&, const Batch&, SavedStore&,
+  const auto again = [](const Doubler&, RankContext&, const Batch&, SavedStore&,
                         const std::vector<Tensor>& inputs) { return inputs; };
   forward([&] {
     const Tensor x = numbers({5});
-    ReplayableUnit scope(saved_, unit::mlp, {x}, {&layer_, again});
+    ReplayableUnit scope(saved_, unit::mlp, {x}, {layer_, again});
     saved_.keep(&layer_, "x", x);
     scope.made({x});
     saved_.keep(&reader_, "y", x);
@@ -213,13 +213,13 @@ TEST_F(SavedReplay, UnitsInsideADroppedOneAreDroppedWithIt) {
       return inner.forward(x, saved);
     }
   } outer;
-  const auto again = [](const void* layer, RankContext&, const Batch&, SavedStore& store,
+  const auto again = [](const Outer& self, RankContext&, const Batch&, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
-    return std::vector{static_cast<const Outer*>(layer)->compute(inputs[0], store)};
+    return std::vector{self.compute(inputs[0], store)};
   };
   forward([&] {
     const Tensor x = numbers({1});
-    ReplayableUnit scope(saved_, unit::mlp, {x}, {&outer, again});
+    ReplayableUnit scope(saved_, unit::mlp, {x}, {outer, again});
     const Tensor y = outer.compute(x, saved_);
     scope.made({y});
     saved_.keep(&reader_, "y", y);
@@ -280,17 +280,30 @@ TEST_F(SavedReplay, NobodyRunsAUnitThatNobodyReads) {
   Doubler quiet;
   forward([&] {
     const Tensor x = numbers({1});
-    const auto again = [](const void*, RankContext&, const Batch&, SavedStore&,
+    const auto again = [](const Doubler&, RankContext&, const Batch&, SavedStore&,
                           const std::vector<Tensor>& inputs) {
       ADD_FAILURE() << "ran again";
       return inputs;
     };
-    ReplayableUnit scope(saved_, unit::mlp, {x}, {&quiet, again});
+    ReplayableUnit scope(saved_, unit::mlp, {x}, {quiet, again});
     scope.made({numbers({2})});
     saved_.keep(&reader_, "x", x);
   });
   EXPECT_THAT(saved_.bytes_by_unit(), ElementsAre(Pair("mlp", 8)));
   backward([&] { EXPECT_THAT(take(&reader_, "x"), ElementsAre(1)); });
+}
+
+/// A replay that captures something of a forward would read it when it is gone.
+template <class Again>
+constexpr bool kReplays = std::constructible_from<Replay, const Doubler&, Again>;
+
+TEST_F(SavedReplay, FunctionsOfTheirLayerAlone) {
+  const auto of = [](auto again) { return kReplays<decltype(again)>; };
+  const int here = 1;
+  EXPECT_TRUE(of([](const Doubler&, RankContext&, const Batch&, SavedStore&,
+                    const std::vector<Tensor>& inputs) { return inputs; }));
+  EXPECT_FALSE(of([here](const Doubler&, RankContext&, const Batch&, SavedStore&,
+                         const std::vector<Tensor>&) { return std::vector<Tensor>(here); }));
 }
 
 TEST_F(SavedReplay, EffectsComeOnce) {
@@ -302,12 +315,10 @@ TEST_F(SavedReplay, EffectsComeOnce) {
       return numbers({1});
     }
   } counting{&effects};
-  const auto again = [](const void* layer, RankContext&, const Batch&, SavedStore& store,
-                        const std::vector<Tensor>&) {
-    return std::vector{static_cast<const Counting*>(layer)->compute(store)};
-  };
+  const auto again = [](const Counting& self, RankContext&, const Batch&, SavedStore& store,
+                        const std::vector<Tensor>&) { return std::vector{self.compute(store)}; };
   forward([&] {
-    ReplayableUnit scope(saved_, unit::mlp, {}, {&counting, again});
+    ReplayableUnit scope(saved_, unit::mlp, {}, {counting, again});
     const Tensor y = counting.compute(saved_);
     scope.made({y});
     saved_.keep(&reader_, "y", y);
@@ -376,10 +387,10 @@ TEST_F(SavedReplay, OnlyAWalkBackwardsRunsAgain) {
 
 TEST_F(SavedReplay, AUnitThatIsNotTheSameTheSecondTimeIsAnError) {
   static int kept = 0;
-  const auto forgets = [](const void*, RankContext&, const Batch&, SavedStore&,
+  const auto forgets = [](const int&, RankContext&, const Batch&, SavedStore&,
                           const std::vector<Tensor>&) { return std::vector{numbers({1})}; };
   forward([&] {
-    ReplayableUnit scope(saved_, unit::mlp, {}, {&kept, forgets});
+    ReplayableUnit scope(saved_, unit::mlp, {}, {kept, forgets});
     saved_.keep(&kept, "inner", numbers({1}));
     scope.made({numbers({1})});
   });
@@ -390,7 +401,7 @@ TEST_F(SavedReplay, AUnitThatIsNotTheSameTheSecondTimeIsAnError) {
   SavedStore other(true, &policy_);
   {
     const SegmentScope scope(other, kSegment);
-    ReplayableUnit unit(other, unit::mlp, {}, {&kept, forgets});
+    ReplayableUnit unit(other, unit::mlp, {}, {kept, forgets});
     const Tensor one = numbers({1}), two = numbers({2});
     unit.made({one, two});
     other.keep(&kept, "two", two);

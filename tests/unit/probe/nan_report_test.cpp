@@ -41,8 +41,10 @@ std::string report(int bad, ShardingStrategy strategy = ShardingStrategy::optim)
     ResolvedRun run;
     run.layers.precision = precision_recipe("bf16_mixed");
     run.positions = 8;
-    run.ddp.bucket_size = 500;
-    run.ddp.data_parallel_sharding_strategy = strategy;
+    DdpConfig ddp;
+    ddp.bucket_size = 500;
+    ddp.data_parallel_sharding_strategy = strategy;
+    run.store = store_settings(ddp, 3, false);
     Engine engine(*device, ops, small_llama(), run, ParallelGroups(Mesh({1, 1, 1, 3, 1}), world));
     engine.initialize();
     const HostBatch batch = row(world->rank() == bad);
