@@ -89,11 +89,16 @@ TEST(AdapterBase, ExpertsAreCutByTheRanksThatShareThem) {
               ThrowsMessage<ConfigError>(HasSubstr("do not stay for models with experts")));
 }
 
-/// Its matrices have sizes of their own.
 TEST(AdapterBase, LatentAttentionIsCutByHeads) {
-  const ModelConfig latent = model_of("deepseek_v3");
-  for (const BaseFormat format : {BaseFormat::fp8, BaseFormat::nf4})
-    check_base_format(format, latent, 1);
+  ModelConfig latent = model_of("deepseek_v3");  // queries of 4 heads of 10 from 10 compressed ones
+  check_base_format(BaseFormat::fp8, latent, 1);
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, latent, 1); },
+              ThrowsMessage<ConfigError>(HasSubstr("q_b_proj of 40 × 10 elements")));
+  latent.hidden = latent.feed_forward = latent.moe.feed_forward = 64;
+  latent.latent.q_rank = 16;
+  check_base_format(BaseFormat::nf4, latent, 1);
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, latent, 2); },
+              ThrowsMessage<ConfigError>(HasSubstr("kv_b_proj of 28 × 8 elements")));
 }
 
 }  // namespace
