@@ -231,10 +231,6 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
   VIADUCT_CHECK(ConfigError, !vision.any() || settings.dtype != ExportFormat::fp8,
                 "--dtype fp8 is not implemented for a model that takes images; expected fp32, bf16 "
                 "or fp16");
-  VIADUCT_CHECK(ConfigError, !vision.any() || !settings.config_form,
-                "--transformers {} is not implemented for a model that takes images; leave it out, "
-                "and config.json keeps the spelling that it has",
-                settings.config_form == ConfigForm::version4 ? 4 : 5);
   std::string config = with_format(
       without_tower_prefix(from.config),
       settings.dtype ? plain_dtype(*settings.dtype) : stored_format(from.weights->tensors()));

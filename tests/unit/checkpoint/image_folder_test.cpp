@@ -133,17 +133,5 @@ TEST(ImageFolder, Fp8IsRefusedByName) {
       testing::ThrowsMessage<ConfigError>(HasSubstr("--dtype fp8 is not implemented")));
 }
 
-TEST(ImageFolder, AnotherSpellingOfTheConfigurationIsRefusedByName) {
-  const TemporaryFolder folder;
-  EXPECT_THAT(
-      [&] {
-        convert_model({.from = golden("llava_clip"),
-                       .to = folder / "four",
-                       .format = ModelFormat::hugging_face,
-                       .config_form = ConfigForm::version4});
-      },
-      testing::ThrowsMessage<ConfigError>(HasSubstr("--transformers 4 is not implemented")));
-}
-
 }  // namespace
 }  // namespace viaduct
