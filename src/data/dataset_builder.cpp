@@ -133,6 +133,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
   const DocumentRange range = split_range(fractions, file->sequence_count());
   if (num_samples == 0 && range.size() == 0) return nullptr;
   check_mask_files(*file);
+  check_image_files(*file);
   if (config_.pairs) return build_pairs(file, split, range, num_samples);
   if (has_mask(prefix)) return build_conversations(file, split, range, num_samples);
   return std::make_shared<GptDataset>(stream_request(file, split, range, num_samples), storage(),

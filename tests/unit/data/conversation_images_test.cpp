@@ -34,7 +34,8 @@ class ConversationImages : public testing::Test {
     prefix_ = test::write_conversations(
         folder_ / "chats",
         {{{10, 7, 7}, {0, 0, 1}}, {{11, 7}, {0, 1}}, {{12, 7, 7, 7}, {0, 0, 0, 1}}});
-    write_file_atomically(images_prefix(prefix_) + ".idx", "");  // that it has pictures
+    for (const char* ending : {".idx", ".bin", ".jsonl"})  // that it has pictures
+      write_file_atomically(images_prefix(prefix_) + ending, "");
   }
   DatasetConfig config() const {
     DatasetConfig config;
