@@ -8,6 +8,7 @@
 #include "base/output_file.h"
 #include "data/dataset_builder.h"
 #include "data/image_files.h"
+#include "data/score_mask.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
 
@@ -112,6 +113,20 @@ TEST_F(ConversationImages, AreRefusedWithoutAReader) {
   cut.packing.packed_sequence_size = 8;
   cut.packing.packing_split = true;
   EXPECT_THAT([&] { rows(cut); }, ThrowsMessage<ConfigError>(HasSubstr("packing_split")));
+}
+
+TEST_F(ConversationImages, TheirTokenInDataWithoutPicturesIsNamed) {
+  remove_images(prefix_);
+  DatasetConfig reads = config();
+  reads.images = ImageRowSettings{.channels = 1, .side = 1, .rows = 1, .token = 7};
+  const auto refusal = ThrowsMessage<IoError>(
+      testing::AllOf(HasSubstr("data set " + prefix_ + ": document "),
+                     HasSubstr("has the token of images (id 7) at place 1")));
+  EXPECT_THAT([&] { rows(reads); }, refusal);
+  remove_mask(prefix_);  // a text
+  EXPECT_THAT([&] { rows(reads); }, refusal);
+  reads.images->token = 63;
+  EXPECT_EQ(rows(reads).size(), 1u);
 }
 
 }  // namespace
