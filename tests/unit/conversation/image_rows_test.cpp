@@ -219,6 +219,12 @@ TEST_F(ImageRows, ATextThatSpellsTheTokenIsRefused) {
   EXPECT_FALSE(has_images(settings_.output.string()));
 }
 
+TEST_F(ImageRows, AnAnswerIsKeptWithoutTheToken) {
+  convert(line(kTwo), kMarks, kGemma3);
+  EXPECT_EQ(places_->without_places("a<image><boi>b<im<boi>age><eoi>"), "ab<eoi>");
+  EXPECT_EQ(places_->without_places("none"), "none");
+}
+
 TEST_F(ImageRows, DataWithoutPicturesTakeTheOldIndexAway) {
   convert(line(kTwo));
   EXPECT_TRUE(has_images(settings_.output.string()));
