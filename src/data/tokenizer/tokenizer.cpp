@@ -33,7 +33,7 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
                   "{}: added token \"{}\" has id {}, which is token \"{}\"", source, added.content,
                   added.id, *other);
     any_normalized_ |= added.normalized;
-    if (added.normalized && is_valid_utf8(added.content)) {
+    if ((added.normalized || added.was_normalized) && is_valid_utf8(added.content)) {
       const auto normalized = model_->normalize(added.content, *scratch);
       VIADUCT_CHECK(ConfigError, !normalized || !normalized->empty(),
                     "{}: the normalizer leaves nothing of added token \"{}\", which is not "
