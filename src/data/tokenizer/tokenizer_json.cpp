@@ -182,8 +182,13 @@ void number_added_tokens(const TokenModel& model, std::vector<AddedToken>& added
     }
     const auto [found, fresh] = known.try_emplace(token.content, next);
     next += fresh;
-    if (token.id >= next + kMaxIdGap || model.token(token.id) || model.token(found->second))
-      continue;
+    if (token.id >= next + kMaxIdGap || model.token(token.id)) continue;
+    if (const auto other = model.token(found->second)) {
+      fail<IoError>(
+          "{}: added token \"{}\" is not in the vocabulary, whose ids have gaps: Hugging Face's "
+          "tokenizers would give it id {}, which is token \"{}\"",
+          source, token.content, found->second, *other);
+    }
     token.id = found->second;
   }
 }

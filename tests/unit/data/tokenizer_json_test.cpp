@@ -52,10 +52,18 @@ TEST(TokenizerJson, MergesByRank) {
 
 TEST(TokenizerJson, TakesWholePiecesWhereMergesAreIgnored) {
   json document = small();
+  document.erase("added_tokens");
   document["model"]["vocab"]["ca"] = 9;
   EXPECT_THAT(ids_of(document, "ca"), ElementsAre(2, 0));
   document["model"]["ignore_merges"] = true;
   EXPECT_THAT(ids_of(document, "ca"), ElementsAre(9));
+}
+
+TEST(TokenizerJson, AnAddedTokenThatWouldGetTheIdOfAnotherIsRefused) {
+  json document = small();
+  document["model"]["vocab"]["ca"] = 9;  // nothing has id 8 but the added token
+  EXPECT_THAT([&] { ids_of(document, "ca"); },
+              testing::ThrowsMessage<IoError>(HasSubstr("would give it id 9, which is token")));
 }
 
 // The ids of Hugging Face's tokenizers for these files.
@@ -84,6 +92,7 @@ TEST(TokenizerJson, BytesWithoutATokenAreLeftOutOrBecomeTheUnknownToken) {
 
 TEST(TokenizerJson, NormalizesBeforeItCuts) {
   json document = small();
+  document.erase("added_tokens");
   document["model"]["vocab"]["\u00c3"] = 10;  // the bytes of é
   document["model"]["vocab"]["\u00a9"] = 11;
   document["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
