@@ -60,8 +60,6 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
   refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
-  refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
-                choice_name_or(config.peft.scheme, "an adapter"), "null");
 }
 
 std::optional<ImageRowSettings> image_rows(const ModelConfig& model) {
