@@ -214,8 +214,8 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::hugging_face)
     (void)read_quantization_config(text, where);  // refused before anything is built
   ModelConfig config = read_hf_config(text, where, folder.images);
-  const bool weighs = has_weights(folder) && !(folder.kind == ModelFolderKind::checkpoint &&
-                                               holds_adapter(folder.path));
+  const bool weighs = has_weights(folder) &&
+                      !(folder.kind == ModelFolderKind::checkpoint && holds_adapter(folder.path));
   if (config.vision.any() && weighs) {
     if (folder.kind == ModelFolderKind::hugging_face) {
       heed_image_weights(config.vision, SafetensorsFolder(folder.path));

@@ -78,7 +78,8 @@ PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
   const TensorNames& names = model_family(model.family).names;
   const bool names_head =
       !form.copied_head.empty() && !names.token_embedding.ends_with("embed_tokens");
-  if (names_head) form.config = naming_head(form.config, names, peft_module_name(model, names.token_embedding));
+  if (names_head)
+    form.config = naming_head(form.config, names, peft_module_name(model, names.token_embedding));
   const auto& modules = adapter.settings.modules;
   const bool experts = std::ranges::any_of(
       modules, [](const auto& module) { return is_expert_module(module.first); });

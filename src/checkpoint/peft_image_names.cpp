@@ -74,8 +74,8 @@ OwnNames with_own_names(std::unique_ptr<TensorSource> stored, const ModelConfig&
                   stored->where(), shown_name(at->second), shown_name(info.name));
     seen.push_back({.info = {name, info.dtype, info.shape}, .stored = info.name});
   }
-  result.tensors = changed ? std::make_unique<ExpertSlices>(std::move(stored), seen)
-                           : std::move(stored);
+  result.tensors =
+      changed ? std::make_unique<ExpertSlices>(std::move(stored), seen) : std::move(stored);
   return result;
 }
 

@@ -26,7 +26,7 @@ struct AdaptableModule {
   /// it is frozen, and its loss trains the adapters below; only kFurtherLayersPattern and names
   /// with this number ask for it, for few programs have these layers.
   int64_t further = -1;
-  int64_t block = 0;  // of a dense layer: the block that it is in, or is like
+  int64_t block = 0;         // of a dense layer: the block that it is in, or is like
   bool of_images = false;    // of the vision tower or the projector (model/image_adapters.h)
   std::string in_peft = {};  // its name in PEFT's files, where that is another
 

@@ -239,6 +239,10 @@ FlopCount training_flops(const FlopSizes& sizes, int64_t sequences, int64_t sequ
   return flops;
 }
 
+double image_flops(const ModelConfig& config) {
+  return image_flops(config, AdapterSettings{});
+}
+
 double image_flops(const ModelConfig& config, const AdapterSettings& adapters) {
   const VisionConfig& v = config.vision;
   if (!v.any()) return 0;

@@ -129,15 +129,14 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
   const Communicator& copies = engine.store().copies_of_runs();
   std::vector<StoredRun> runs = stored_runs(engine.store(), values);
   std::erase_if(runs, [](const StoredRun& run) { return !run.state.values; });
-  gather_logical(
-      engine.groups().world(), engine.device(),
-      share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
-      [&](const std::string& name, const Tensor& tensor) {
-        // PEFT's module has a weight, which its files leave out of the name.
-        const bool magnitudes =
-            name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
-        dump[prefix + name + (magnitudes ? ".weight" : "")] = tensor;
-      });
+  gather_logical(engine.groups().world(), engine.device(),
+                 share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
+                 [&](const std::string& name, const Tensor& tensor) {
+                   // PEFT's module has a weight, which its files leave out of the name.
+                   const bool magnitudes =
+                       name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
+                   dump[prefix + name + (magnitudes ? ".weight" : "")] = tensor;
+                 });
   const AdapterSettings& adapters = engine.run().layers.adapters;
   const ModelConfig& model = engine.model().config();
   if (adapters.fused_experts) fuse_experts(adapters, model, prefix, dump);

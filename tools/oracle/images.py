@@ -158,7 +158,7 @@ def store_adapter(name, base, fields, folder):
     merged = peft.PeftModel.from_pretrained(
         transformers.AutoModelForImageTextToText.from_pretrained(folder / base / "model", dtype=torch.float32),
         folder / name / "adapter").merge_and_unload().state_dict()
-    changed = {key: value.contiguous() for key, value in merged.items() if not torch.equal(value, before[key])}
+    changed = {f"merged.{key}": value.contiguous() for key, value in merged.items() if not torch.equal(value, before[key])}
     safetensors.torch.save_file(changed, folder / name / "merged.safetensors")
     trace = steps(model, config, generator)
     trace.update({f"final.{key}": trained[key].detach().contiguous() for key in read})
