@@ -199,14 +199,19 @@ int run_training(const RunSetup& setup, const Launch& launch) {
 /// ConfigError for a save folder that is none, that cannot be made or written to, or whose model a
 /// checkpoint would hide.
 void check_save_folder(const std::string& save) {
+  VIADUCT_CHECK(ConfigError, !save.empty(),
+                "checkpoint.save: \"\" is no folder; expected the name of one, or null");
   std::error_code error;
   std::filesystem::path there = std::filesystem::absolute(save);
-  while (!std::filesystem::exists(there, error) && there.has_relative_path())
-    there = there.parent_path();
+  const auto is_there = [&] {  // also as a link that leads nowhere
+    return std::filesystem::exists(there, error) || std::filesystem::is_symlink(there, error);
+  };
+  while (!is_there() && there.has_relative_path()) there = there.parent_path();
   VIADUCT_CHECK(
       ConfigError, std::filesystem::is_directory(there, error),
-      "checkpoint.save: {} is a file; expected a folder of this run, or one that does not exist",
-      there == std::filesystem::absolute(save) ? save : there.string());
+      "checkpoint.save: {} is {}; expected a folder of this run, or one that does not exist",
+      there == std::filesystem::absolute(save) ? save : there.string(),
+      std::filesystem::exists(there, error) ? "a file" : "a link to nothing");
   VIADUCT_CHECK(ConfigError, ::access(there.c_str(), W_OK | X_OK) == 0,
                 "checkpoint.save: {}: nothing can be written into {}: {}", save, there.string(),
                 std::generic_category().message(errno));

@@ -90,7 +90,8 @@ std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_each(
                 "the data sets of the {} split are read separately: give them in "
                 "dataset.blend_per_split, without weights",
                 split_name(split));
-  return build_all(*choice, split, {choice->blend.prefixes.size(), num_samples});
+  return build_all(*choice, split,
+                   std::vector<std::optional<int64_t>>(choice->blend.prefixes.size(), num_samples));
 }
 
 bool DatasetBuilder::has_data(Split split) {

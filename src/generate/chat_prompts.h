@@ -69,9 +69,10 @@ ChatMessage read_message(const std::string& line, const std::string& where, bool
 Conversation conversation_of(std::string text);
 
 /// Prompts of conversations, made of lines as read by read_prompt_lines: each a JSON object
-/// (`jsonl`; a conversation, or a `prompt`, which is a message of the user; its `id` and `adapter`
-/// go into PromptText), or the text of a user. ConfigError that lists every line that is no
-/// conversation to answer. `images`: files of pictures that every text of a user begins with.
+/// (`jsonl`; a conversation, or a `prompt` in place of its messages, which is a message of the
+/// user; its `id` and `adapter` go into PromptText), or the text of a user. ConfigError that lists
+/// every line that is no conversation to answer. `images`: files of pictures that every text of a
+/// user begins with.
 std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
                                           const ChatPrompts& prompts,
                                           const std::vector<std::string>& images = {});

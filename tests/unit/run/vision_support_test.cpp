@@ -63,6 +63,7 @@ TEST(VisionSupport, OrAsItsTextModel) {
 TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
            {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "mixed_precision.recipe"},
+           {{"optimizer.optimizer=adafactor"}, "optimizer.optimizer: adafactor"},
            {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
             "dataset.packing_split: true"}}) {
     EXPECT_THAT(refusal(overrides),
@@ -71,6 +72,8 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
   EXPECT_THAT(refusal({"model.freeze_language_model=true", "model.freeze_vision_model=true",
                        "model.freeze_vision_projection=true"}),
               HasSubstr("nothing trains"));
+  EXPECT_EQ(refusal({"optimizer.optimizer=adafactor", "model.freeze_vision_model=true"}),
+            "no error");
 }
 
 TEST(VisionSupport, PartsWithoutAdaptersHaveNoGradients) {
@@ -88,6 +91,9 @@ TEST(VisionSupport, PartsWithoutAdaptersHaveNoGradients) {
   }
   EXPECT_THAT(refusal({"peft.scheme=lora", "peft.dim=2", "model.freeze_vision_projection=true"}),
               HasSubstr("model.freeze_vision_projection: true, beside adapters"));
+  EXPECT_EQ(refusal({"peft.scheme=lora", "peft.dim=2", "peft.target_modules=[vision_tower]",
+                     "optimizer.optimizer=adafactor"}),
+            "no error");
   EXPECT_THAT(refusal({"peft.scheme=lora", "peft.dim=2", "peft.base_format=fp8"}),
               HasSubstr("peft.base_format: fp8 is not implemented for a model that reads images"));
 }
