@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <set>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -118,7 +121,7 @@ TEST(PeftImages, AreWrittenUnderTheNamesOfTheClass) {
   // Whole names: the ends are those of parts that nothing reads, too.
   const json config = json::parse(read_file(folder / "peft" / kAdapterConfigFile));
   EXPECT_EQ(config.at("target_modules").size(), 28u);
-  EXPECT_THAT(config.at("target_modules"),
+  EXPECT_THAT(config.at("target_modules").get<std::vector<std::string>>(),
               testing::Contains("model.vision_tower.encoder.layers.1.self_attn.q_proj"));
   EXPECT_EQ(config.at("alpha_pattern"), json({{"model.language_model.layers.0.mlp.up_proj", 7}}));
   EXPECT_EQ(open_adapter(folder / "peft", model).settings.modules, adapter.settings.modules);
