@@ -32,7 +32,9 @@ using test::test_data;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-const std::filesystem::path kLora = test_data("golden/lora_llava_clip/adapter");
+std::filesystem::path lora() {
+  return test_data("golden/lora_llava_clip/adapter");
+}
 
 ModelFolder folder_of(const std::string& name, ImageLayers images = ImageLayers::read) {
   ModelFolder folder = resolve_model_folder(test_data("golden") / name / "model");
@@ -56,17 +58,17 @@ void write_renamed(const std::filesystem::path& to,
                    const std::function<std::string(const std::string&)>& name,
                    const json& changes = json::object()) {
   std::map<std::string, Tensor> tensors;
-  for (const auto& [stored, tensor] : tensors_of(kLora))
+  for (const auto& [stored, tensor] : tensors_of(lora()))
     tensors[kAdapterPrefix + name(without_adapter_prefix(stored))] = tensor;
   std::filesystem::create_directories(to);
   write_safetensors(to / kAdapterWeightsFile, tensors);
-  json config = json::parse(read_file(kLora / kAdapterConfigFile));
+  json config = json::parse(read_file(lora() / kAdapterConfigFile));
   config.update(changes);
   write_file_atomically(to / kAdapterConfigFile, config.dump());
 }
 
 TEST(PeftImages, AreReadUnderTheNamesHere) {
-  const PeftAdapter adapter = open_adapter(kLora, model_of("llava_clip"));
+  const PeftAdapter adapter = open_adapter(lora(), model_of("llava_clip"));
   // Seven layers of each text block, six of the tower's two blocks that are read, and two more.
   EXPECT_EQ(adapter.settings.modules.size(), 28u);
   for (const char* module :
@@ -79,7 +81,7 @@ TEST(PeftImages, AreReadUnderTheNamesHere) {
 }
 
 TEST(PeftImages, TheTextModelAloneHasItsPart) {
-  const PeftAdapter adapter = open_adapter(kLora, model_of("llava_clip", ImageLayers::left_out));
+  const PeftAdapter adapter = open_adapter(lora(), model_of("llava_clip", ImageLayers::left_out));
   EXPECT_EQ(adapter.settings.modules.size(), 14u);
   for (const TensorInfo& info : adapter.tensors->tensors())
     EXPECT_TRUE(info.name.starts_with("base_model.model.model.layers.")) << info.name;
@@ -88,7 +90,7 @@ TEST(PeftImages, TheTextModelAloneHasItsPart) {
 TEST(PeftImages, OlderFormsOfNamesAreTheSameAdapter) {
   const TemporaryFolder folder;
   const ModelConfig model = model_of("llava_clip");
-  const PeftAdapter expected = open_adapter(kLora, model);
+  const PeftAdapter expected = open_adapter(lora(), model);
   for (const std::string prefix :
        {"vision_tower.vision_model.", "model.vision_tower.vision_model."}) {
     SCOPED_TRACE(prefix);
@@ -108,11 +110,11 @@ TEST(PeftImages, OlderFormsOfNamesAreTheSameAdapter) {
 TEST(PeftImages, AreWrittenUnderTheNamesOfTheClass) {
   const TemporaryFolder folder;
   const ModelConfig model = model_of("llava_clip");
-  PeftAdapter adapter = open_adapter(kLora, model);
+  PeftAdapter adapter = open_adapter(lora(), model);
   adapter.settings.modules.at("model.layers.0.mlp.up_proj").alpha = 7;
   adapter.config = peft_config_text(adapter.settings, model, "base");
   write_peft_folder(adapter, model, folder / "peft");
-  const auto before = tensors_of(kLora), after = tensors_of(folder / "peft");
+  const auto before = tensors_of(lora()), after = tensors_of(folder / "peft");
   EXPECT_EQ(after.size(), 56u);
   for (const auto& [name, tensor] : after) {
     ASSERT_TRUE(before.contains(name)) << name;
@@ -131,7 +133,7 @@ TEST(PeftImages, ProjectorsThatTrainWholeAreRead) {
   const TemporaryFolder folder;
   const ModelConfig model = model_of("llava_clip");
   std::map<std::string, Tensor> tensors;
-  for (const auto& [name, tensor] : tensors_of(kLora))
+  for (const auto& [name, tensor] : tensors_of(lora()))
     if (name.find("language_model") != std::string::npos) tensors[name] = tensor;
   const std::string projector = "base_model.model.model.multi_modal_projector.linear_";
   tensors[projector + "1.weight"] = host_tensor(DType::f32, {24, 16});
@@ -139,7 +141,7 @@ TEST(PeftImages, ProjectorsThatTrainWholeAreRead) {
   for (const char* layer : {"1.bias", "2.bias"})
     tensors[projector + layer] = host_tensor(DType::f32, {24});
   write_safetensors(folder / kAdapterWeightsFile, tensors);
-  json config = json::parse(read_file(kLora / kAdapterConfigFile));
+  json config = json::parse(read_file(lora() / kAdapterConfigFile));
   config["modules_to_save"] = json::array({"multi_modal_projector"});
   write_file_atomically(folder / kAdapterConfigFile, config.dump());
   const std::set<std::string> expected{"multi_modal_projector.linear_1",
