@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -95,9 +96,12 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     if (bytes > 0) owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] = bytes;
   }
   // The plan was printed at the start; it is printed again only if it was not kept.
-  std::map<std::string, int64_t> planned = trainer.planned_memory().peak.bytes_by_tag;
-  std::erase_if(planned, [](const auto& owner) { return owner.second == 0; });
-  if (trainer.made_steps() && owners != planned) {
+  std::map<std::string, int64_t> differences = trainer.planned_memory().peak.bytes_by_tag;
+  for (const auto& [owner, bytes] : owners) differences[owner] -= bytes;
+  const bool kept = std::all_of(differences.begin(), differences.end(), [&](const auto& owner) {
+    return std::abs(owner.second) <= memory.peak_bytes / 100;
+  });
+  if (trainer.made_steps() && !kept) {
     say("memory of the run at its fullest, by owner; it differs from the plan:\n");
     say_text(memory_text(owners, memory.peak_bytes));
   }

@@ -184,6 +184,11 @@ PromptText ChatPrompts::prompt(const Conversation& asked, std::string where) con
   return prompt;
 }
 
+std::string ChatPrompts::kept_answer(std::string text) const {
+  if (images_ == nullptr || control_tokens_) return text;  // encoded as a text
+  return images_->places().without_places(std::move(text));
+}
+
 Conversation conversation_of(std::string text) {
   Conversation conversation;
   conversation.messages.push_back(ChatMessage::of_text("user", std::move(text)));

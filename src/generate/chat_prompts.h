@@ -37,6 +37,10 @@ class ChatPrompts {
   /// cannot be read or have no place in its text.
   PromptText prompt(const Conversation& asked, std::string where) const;
 
+  /// An answer as a later prompt may show it: a model that reads images can write the token that
+  /// stands for one, and no picture is there.
+  std::string kept_answer(std::string text) const;
+
   /// Whether messages may have pictures.
   bool reads_images() const { return images_ != nullptr; }
   /// The special token that ends an answer in the template, if it writes one.

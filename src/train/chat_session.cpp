@@ -89,7 +89,8 @@ ChatSession::Asked ChatSession::answer(Conversation next, const std::string& whe
   asked_ = true;
   number_ = number;
   if (generated.reason == StopReason::interrupted && asked.answer.text.empty()) return asked;
-  next.messages.push_back(ChatMessage::of_text("assistant", asked.answer.text));
+  next.messages.push_back(
+      ChatMessage::of_text("assistant", prompts_.kept_answer(asked.answer.text)));
   conversation_ = std::move(next);
   return asked;
 }

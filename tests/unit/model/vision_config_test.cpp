@@ -96,6 +96,8 @@ TEST(VisionConfigTest, FeaturesOfSeveralLayersCountFromEitherEnd) {
   EXPECT_THAT(layers("[-2, 1, -5]"), ElementsAre(3, 1, 0));
   EXPECT_THAT(refusal(llava(sizes(), R"("vision_feature_layer": 5, )")),
               HasSubstr("vision_feature_layer: 5, expected -5 to 4"));
+  EXPECT_THAT(refusal(llava(sizes(), R"("vision_feature_layer": [], )")),
+              HasSubstr("vision_feature_layer: [], expected a layer"));
 }
 
 TEST(VisionConfigTest, WhatDoesNotFitIsRefusedByName) {
