@@ -145,12 +145,12 @@ PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& 
   AdapterFiles files = open_files(given);
   PeftAdapter adapter;
   OwnNames own = with_own_names(std::move(files.tensors), model);
-  adapter.tensors = std::move(own.tensors);
   const std::filesystem::path place = adapter.folder = std::move(files.folder);
   adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
   PeftSettings settings = read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());
   const PeftModuleNames said(own, settings.targets, holds_adapter(place));
   settings.saved = own_saved_modules(std::move(settings.saved), own);
+  adapter.tensors = std::move(own.tensors);
   adapter.settings.magnitudes = settings.magnitudes;
   adapter.settings.dropout = settings.dropout;
 
