@@ -55,7 +55,8 @@ double model_flops(const RunSetup& setup) {
   const FlopSizes sizes = flop_sizes(setup.model, setup.config.peft.resolved);
   const int64_t rows = batch_schedule(setup.config).full(),
                 length = setup.config.model.seq_length.value();
-  const double of_images = static_cast<double>(rows * row_images(setup)) * image_flops(setup.model);
+  const double of_images = static_cast<double>(rows * row_images(setup)) *
+                           image_flops(setup.model, setup.config.peft.resolved);
   if (!setup.conversations) return training_flops(sizes, rows, length).model() + of_images;
   std::vector<int64_t> lengths(setup.conversations->row_documents.begin(),
                                setup.conversations->row_documents.end());

@@ -63,7 +63,6 @@ TEST(VisionSupport, OrAsItsTextModel) {
 TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
            {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "mixed_precision.recipe"},
-           {{"peft.scheme=lora", "peft.dim=2"}, "peft.scheme: lora"},
            {{"optimizer.optimizer=adafactor"}, "optimizer.optimizer: adafactor"},
            {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
             "dataset.packing_split: true"}}) {
@@ -75,6 +74,28 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
               HasSubstr("nothing trains"));
   EXPECT_EQ(refusal({"optimizer.optimizer=adafactor", "model.freeze_vision_model=true"}),
             "no error");
+}
+
+TEST(VisionSupport, PartsWithoutAdaptersHaveNoGradients) {
+  const auto vision = [](const std::string& targets) {
+    return setup_of(llava() + Overrides{"peft.scheme=lora", "peft.dim=2",
+                                        "peft.target_modules=[" + targets + "]"})
+        .model.vision;
+  };
+  for (const auto& [targets, tower, projector] :
+       {std::tuple("all-linear", true, true), std::tuple("q_proj,down_proj", true, true),
+        std::tuple("all-linear,vision_tower", false, true), std::tuple("linear_2", true, false),
+        std::tuple("fc1,multi_modal_projector", false, false)}) {
+    EXPECT_EQ(vision(targets).freeze_tower, tower) << targets;
+    EXPECT_EQ(vision(targets).freeze_projector, projector) << targets;
+  }
+  EXPECT_THAT(refusal({"peft.scheme=lora", "peft.dim=2", "model.freeze_vision_projection=true"}),
+              HasSubstr("model.freeze_vision_projection: true, beside adapters"));
+  EXPECT_EQ(refusal({"peft.scheme=lora", "peft.dim=2", "peft.target_modules=[vision_tower]",
+                     "optimizer.optimizer=adafactor"}),
+            "no error");
+  EXPECT_THAT(refusal({"peft.scheme=lora", "peft.dim=2", "peft.base_format=fp8"}),
+              HasSubstr("peft.base_format: fp8 is not implemented for a model that reads images"));
 }
 
 TEST(VisionSupport, TensorRanksDivideTheTower) {
