@@ -74,6 +74,35 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
               HasSubstr("nothing trains"));
 }
 
+TEST(VisionSupport, DryRunsCountTheImagesOfRows) {
+  RunSetup setup = setup_of(llava());
+  EXPECT_EQ(images_of_row(setup), 1);
+  EXPECT_EQ(images_text(setup), "1 of 4 tokens in each row");
+  setup.conversations.emplace().images = 3;
+  EXPECT_EQ(images_of_row(setup), 3);
+  setup.conversations->images = 9;  // there is no room for more
+  EXPECT_EQ(images_text(setup), "4 of 4 tokens in each row");
+  setup.conversations->images = 0;
+  EXPECT_EQ(images_text(setup), "none in the rows");
+  setup.conversations.reset();
+  setup.config.model.seq_length = 3;
+  EXPECT_EQ(images_text(setup), "none: rows of 3 tokens have no room for one of 4");
+  setup.config.cuda_target = CudaTarget{};
+  EXPECT_THAT(images_text(setup), HasSubstr("dist.device"));
+  const RunSetup text = setup_of(tiny_run());
+  EXPECT_EQ(images_of_row(text), 0);
+  EXPECT_EQ(images_text(text), "");
+}
+
+TEST(VisionSupport, ImagesThatSeeAheadNeedAllTokensOfAHead) {
+  const auto folder = test::test_data("golden") / "gemma3_images" / "model";
+  const Overrides gemma{"checkpoint.pretrained_checkpoint=" + folder.string(), "dist.ranks=2",
+                        "model.context_parallel_size=2"};
+  EXPECT_THAT(refusal(gemma + Overrides{"model.cp_comm_type=all_gather"}),
+              AllOf(HasSubstr("model.cp_comm_type: all_gather"), HasSubstr("expected a2a")));
+  EXPECT_EQ(refusal(gemma + Overrides{"model.cp_comm_type=a2a"}), "no error");
+}
+
 TEST(VisionSupport, TensorRanksDivideTheTower) {
   RunSetup setup = setup_of(llava());
   setup.model.vision.heads = 3;
