@@ -69,6 +69,9 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
     EXPECT_THAT(refusal(overrides),
                 AllOf(HasSubstr(field), HasSubstr("for a model that reads images")));
   }
+  EXPECT_THAT(refusal({"dist.ranks=2", "model.encoder_pipeline_model_parallel_size=1"}),
+              AllOf(HasSubstr("model.encoder_pipeline_model_parallel_size: 1"),
+                    HasSubstr("for a vision tower")));
   EXPECT_THAT(refusal({"model.freeze_language_model=true", "model.freeze_vision_model=true",
                        "model.freeze_vision_projection=true"}),
               HasSubstr("nothing trains"));
