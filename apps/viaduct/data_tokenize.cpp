@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
+#include "chat_options.h"
 #include "checkpoint/model_folder.h"
 #include "data.h"
 #include "data/tokenize_files.h"
@@ -37,6 +38,16 @@ std::string special_tokens(const Tokenizer& tokenizer) {
   return fmt::format("; its special tokens are {}", fmt::join(names, ", "));
 }
 
+/// The token that stands for images in the folder's model; −1: none, or none that can be told.
+int32_t image_token(const std::string& folder, const Tokenizer& tokenizer) {
+  try {
+    const auto tokens = image_tokens_of(folder, tokenizer);
+    return tokens ? tokens->id : -1;
+  } catch (const Error&) {
+    return -1;  // texts need nothing of what is wrong there
+  }
+}
+
 int run(const Arguments& arguments) {
   check_new_dataset(arguments.output, arguments.overwrite);
   const Tokenizer tokenizer = open_tokenizer(arguments.tokenizer);
@@ -48,6 +59,7 @@ int run(const Arguments& arguments) {
   settings.workers = arguments.workers;
   settings.vocabulary = &tokenizer;
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
+  settings.image_token = image_token(arguments.tokenizer, tokenizer);
   settings.refuse_unknown_bytes = arguments.unknown_bytes == "refuse";
   if (!arguments.eod_token.empty()) {
     settings.eod = tokenizer.find(arguments.eod_token);
@@ -88,6 +100,13 @@ int run(const Arguments& arguments) {
         "ends of documents (dataset.reset_attention_mask and others) stops there; --eod-token "
         "names another one",
         *settings.eod, counted(result.inner_separators, "time"));
+  }
+  if (result.image_texts > 0) {
+    log_warning(
+        "{} the token of images, {} ({}): training with images (model.read_images) refuses such a "
+        "text; the first: {}",
+        counted(result.image_texts, "document spells", "documents spell"),
+        *tokenizer.token(settings.image_token), settings.image_token, result.first_image_text);
   }
   if (result.unknown_bytes > 0) {
     log_warning("{} without a token in this vocabulary: {}; the first: {}",

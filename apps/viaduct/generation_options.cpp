@@ -158,9 +158,26 @@ void add_stops(CLI::App& app, std::vector<std::string>& stops, const std::string
   app.add_option("--stop", stops, "Strings that end " + what + "; they are not part of it");
 }
 
+namespace {
+
+/// A word without a value behind --image FILE is meant as another file.
+void check_images_repeated(const std::vector<std::string>& images,
+                           const std::vector<std::string>& overrides) {
+  if (images.empty()) return;
+  for (const std::string& text : overrides) {
+    VIADUCT_CHECK(ConfigError, text.find('=') != std::string::npos,
+                  "'{}' is no override (section.field=value); --image takes one file and is "
+                  "repeated: --image {} --image {}",
+                  text, images.front(), text);
+  }
+}
+
+}  // namespace
+
 RunSetup open_generation(GenerationArguments& arguments, const std::string& command,
                          std::string_view inputs) {
   move_overrides(arguments.stops, arguments.inference.overrides);
+  check_images_repeated(arguments.images, arguments.inference.overrides);
   generation_scope(command).check(arguments.inference.overrides);
   GivenAdapters adapters = given_adapters(arguments.talk.adapters);
   arguments.inference.adapter = std::move(adapters.folder);

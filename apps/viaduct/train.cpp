@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -95,9 +96,12 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     if (bytes > 0) owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] = bytes;
   }
   // The plan was printed at the start; it is printed again only if it was not kept.
-  std::map<std::string, int64_t> planned = trainer.planned_memory().peak.bytes_by_tag;
-  std::erase_if(planned, [](const auto& owner) { return owner.second == 0; });
-  if (trainer.made_steps() && owners != planned) {
+  std::map<std::string, int64_t> differences = trainer.planned_memory().peak.bytes_by_tag;
+  for (const auto& [owner, bytes] : owners) differences[owner] -= bytes;
+  const bool kept = std::all_of(differences.begin(), differences.end(), [&](const auto& owner) {
+    return std::abs(owner.second) <= memory.peak_bytes / 100;
+  });
+  if (trainer.made_steps() && !kept) {
     say("memory of the run at its fullest, by owner; it differs from the plan:\n");
     say_text(memory_text(owners, memory.peak_bytes));
   }
@@ -199,14 +203,19 @@ int run_training(const RunSetup& setup, const Launch& launch) {
 /// ConfigError for a save folder that is none, that cannot be made or written to, or whose model a
 /// checkpoint would hide.
 void check_save_folder(const std::string& save) {
+  VIADUCT_CHECK(ConfigError, !save.empty(),
+                "checkpoint.save: \"\" is no folder; expected the name of one, or null");
   std::error_code error;
   std::filesystem::path there = std::filesystem::absolute(save);
-  while (!std::filesystem::exists(there, error) && there.has_relative_path())
-    there = there.parent_path();
+  const auto is_there = [&] {  // also as a link that leads nowhere
+    return std::filesystem::exists(there, error) || std::filesystem::is_symlink(there, error);
+  };
+  while (!is_there() && there.has_relative_path()) there = there.parent_path();
   VIADUCT_CHECK(
       ConfigError, std::filesystem::is_directory(there, error),
-      "checkpoint.save: {} is a file; expected a folder of this run, or one that does not exist",
-      there == std::filesystem::absolute(save) ? save : there.string());
+      "checkpoint.save: {} is {}; expected a folder of this run, or one that does not exist",
+      there == std::filesystem::absolute(save) ? save : there.string(),
+      std::filesystem::exists(there, error) ? "a file" : "a link to nothing");
   VIADUCT_CHECK(ConfigError, ::access(there.c_str(), W_OK | X_OK) == 0,
                 "checkpoint.save: {}: nothing can be written into {}: {}", save, there.string(),
                 std::generic_category().message(errno));

@@ -28,7 +28,8 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // A pipe would be waited for: it is refused below.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) fail_io("open", path);
   struct stat info {};
   if (::fstat(file.fd, &info) != 0) fail_io("inspect", path);

@@ -4,13 +4,18 @@ namespace viaduct {
 
 namespace {
 
-/// The length of the character of UTF-8 at the begin of `text`; 0 if it is cut off or ill-formed.
+/// The length of the character of UTF-8 at the begin of `text`; 0 if it is cut off or ill-formed
+/// (Unicode 15, table 3-7): too long a form, a surrogate, beyond U+10FFFF.
 size_t character_bytes(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const size_t bytes = lead < 0x80 ? 1 : lead < 0xC0 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto lead = at(0);
+  const size_t bytes = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   if (bytes > text.size() || lead > 0xF4) return 0;
-  for (size_t i = 1; i < bytes; ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
+  const unsigned char least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned char most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (bytes > 1 && (at(1) < least || at(1) > most)) return 0;
+  for (size_t i = 2; i < bytes; ++i)
+    if ((at(i) & 0xC0) != 0x80) return 0;
   return bytes;
 }
 

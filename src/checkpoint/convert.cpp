@@ -231,6 +231,13 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
   VIADUCT_CHECK(ConfigError, !vision.any() || settings.dtype != ExportFormat::fp8,
                 "--dtype fp8 is not implemented for a model that takes images; expected fp32, bf16 "
                 "or fp16");
+  std::string config = with_format(
+      without_tower_prefix(from.config),
+      settings.dtype ? plain_dtype(*settings.dtype) : stored_format(from.weights->tensors()));
+  if (settings.dtype == ExportFormat::fp8)
+    config = with_fp8_blocks(config, tensors.unquantized_modules());
+  // Before the weights are written: it may be refused.
+  if (settings.config_form) config = in_config_form(config, *settings.config_form);
   std::vector<TensorInfo> written = tensors.tensors();
   std::map<std::string, std::string> names;  // here, by those in the folder
   for (TensorInfo& info : written) {
@@ -249,12 +256,6 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
     throw;
   }
   from.weights->check_read();
-  std::string config = with_format(
-      without_tower_prefix(from.config),
-      settings.dtype ? plain_dtype(*settings.dtype) : stored_format(from.weights->tensors()));
-  if (settings.dtype == ExportFormat::fp8)
-    config = with_fp8_blocks(config, tensors.unquantized_modules());
-  if (settings.config_form) config = in_config_form(config, *settings.config_form);
   write_file_atomically(unfinished.path() / "config.json", config);
   const std::string further = further_fields_of(config);
   if (!further.empty()) {

@@ -1,10 +1,12 @@
 #include "checkpoint/gguf_whole_tokenizer.h"
 
-#include <algorithm>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "data/tokenizer/tokenizer_json_list.h"
 
 namespace viaduct {
 namespace {
@@ -34,30 +36,30 @@ bool has_flags(const Json& listed, const AddedToken& token) {
 
 std::string whole_tokenizer_json(const TokenizerFiles& files,
                                  const std::vector<AddedToken>& added) {
+  constexpr const char* kList = "added_tokens";
   std::string text = files.text(kTokenizerFile);
-  auto file = parse_json<Json>(text, files.where(kTokenizerFile));
+  const std::string where = files.where(kTokenizerFile);
+  const std::string_view list = list_text(text, kList, where);
+  auto tokens = list.empty() ? Json::array() : parse_json<Json>(list, where);
+  std::unordered_map<std::string_view, const AddedToken*> by_content;
+  for (const AddedToken& token : added) by_content[token.content] = &token;
   std::set<int64_t> listed;
   bool complete = true;
-  if (file.contains("added_tokens") && file["added_tokens"].is_array()) {
-    for (auto& token : file["added_tokens"]) {
-      if (token.contains("id")) listed.insert(json_count(token["id"]).value_or(-1));
-      const auto meant = std::find_if(added.begin(), added.end(), [&](const AddedToken& one) {
-        return token.contains("content") && token["content"] == one.content;
-      });
-      if (meant == added.end() || has_flags(token, *meant)) continue;
-      token.update(flags_of(*meant));
-      complete = false;
-    }
-  } else {
-    file["added_tokens"] = Json::array();
+  for (auto& token : tokens) {
+    if (token.contains("id")) listed.insert(json_count(token["id"]).value_or(-1));
+    if (!token.contains("content") || !token["content"].is_string()) continue;
+    const auto meant = by_content.find(token["content"].get_ref<const std::string&>());
+    if (meant == by_content.end() || has_flags(token, *meant->second)) continue;
+    token.update(flags_of(*meant->second));
+    complete = false;
   }
   for (const AddedToken& token : added) {
     if (!listed.insert(token.id).second) continue;
     complete = false;
-    file["added_tokens"].push_back({{"id", token.id}, {"content", token.content}});
-    file["added_tokens"].back().update(flags_of(token));
+    tokens.push_back({{"id", token.id}, {"content", token.content}});
+    tokens.back().update(flags_of(token));
   }
-  return complete ? text : file.dump();
+  return complete ? text : with_list(text, kList, tokens.dump(), where);
 }
 
 }  // namespace viaduct

@@ -77,6 +77,7 @@ class ChatWriter {
     chat.control_tokens_as_text = settings_.control_tokens_as_text;
     chat.own_rows = result.own_rows;
     chat.scored = result.scored;
+    chat.images = result.images;
     write_token_record(settings_.output, record);
   }
 

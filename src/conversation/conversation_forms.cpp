@@ -93,8 +93,11 @@ void read_system(const TemplateMap& line, Conversation& conversation) {
 
 void read_pictures(const TemplateMap& line, const ConversationReading& reading,
                    Conversation& conversation) {
-  // A text without messages may have members of any name.
-  if (conversation.plain) return;
+  if (conversation.plain) {
+    // A text without messages may have members of any name, but for pictures that would be read.
+    if (reading.images) check_no_images(line, "a text has no place for them; expected messages");
+    return;
+  }
   if (reading.images) {
     read_images(line, conversation);
   } else {

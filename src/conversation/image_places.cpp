@@ -141,6 +141,20 @@ void ImagePlaces::expand(ConversationText& row, size_t pictures) const {
   row.kept_out = united(std::move(row.kept_out));
 }
 
+std::string ImagePlaces::without_places(std::string text) const {
+  // What is taken out may join its neighbours to another one.
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string* name : {&tokens_.token, &tokens_.shown}) {
+      const size_t at = text.find(*name);
+      if (at == std::string::npos) continue;
+      text.erase(at, name->size());
+      found = true;
+    }
+  }
+  return text;
+}
+
 int64_t ImagePlaces::count(const ChatRow& row) const {
   return std::ranges::count(row.ids, tokens_.id);
 }

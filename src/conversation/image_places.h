@@ -48,6 +48,8 @@ class ImagePlaces {
   /// Puts all tokens of each picture where the template printed one, and moves the ranges; nothing
   /// of them is learned. InvalidConversation unless the text has `pictures` places.
   void expand(ConversationText& text, size_t pictures) const;
+  /// The text without what stands for pictures there.
+  std::string without_places(std::string text) const;
   /// How many of the ids are `token`.
   int64_t count(const ChatRow& row) const;
   /// Of a row whose end was cut off: leaves out the tokens of a picture that is not whole any more,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/conversation_check.h"
+#include "data/image_token_check.h"
 
 namespace viaduct {
 namespace {
@@ -88,6 +89,8 @@ void ConversationDataset::append(const Part& part, std::vector<int32_t>& scratch
         "dataset {}: conversation {} holds token id {}, but the model's vocabulary has {} entries",
         dataset.prefix(), part.sequence, largest, *vocabulary_size_);
   }
+  if (settings_.images == nullptr)
+    check_no_image_token(dataset, part.sequence, part.offset, scratch, settings_.image_token);
   const auto to = static_cast<std::ptrdiff_t>(at);
   std::copy_n(scratch.begin(), tokens, sample.tokens.begin() + to);
   std::copy(scratch.begin() + 1, scratch.end(), sample.labels.begin() + to);

@@ -26,6 +26,7 @@ struct ConversationRowSettings {
   int32_t blank_token = 0;  // in places without a conversation
   /// Pictures of the conversations, which are not cut into parts then; null: there are none.
   std::shared_ptr<const RowImages> images = nullptr;
+  int64_t image_token = -1;  // of a model that reads images; −1: of none
 };
 
 /// What an epoch holds.

@@ -29,7 +29,8 @@ DatasetBuilder::DatasetBuilder(DatasetConfig config, std::optional<int64_t> voca
       vocabulary_size_(vocabulary_size),
       images_(std::move(images)),
       settings_{config_.sequence_length.value_or(0), config_.reset_position_ids,
-                config_.reset_attention_mask, config_.eod_mask_loss, config_.eod_id.value_or(-1)} {
+                config_.reset_attention_mask,        config_.eod_mask_loss,
+                config_.eod_id.value_or(-1),         config_.images ? config_.images->token : -1} {
   std::vector<std::string> problems = dataset_config_problems(config_);
   if (config_.mock && !vocabulary_size_)
     problems.push_back("dataset.mock needs a model: its vocabulary bounds the tokens");
@@ -90,7 +91,8 @@ std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_each(
                 "the data sets of the {} split are read separately: give them in "
                 "dataset.blend_per_split, without weights",
                 split_name(split));
-  return build_all(*choice, split, {choice->blend.prefixes.size(), num_samples});
+  return build_all(*choice, split,
+                   std::vector<std::optional<int64_t>>(choice->blend.prefixes.size(), num_samples));
 }
 
 bool DatasetBuilder::has_data(Split split) {
@@ -132,6 +134,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
   const DocumentRange range = split_range(fractions, file->sequence_count());
   if (num_samples == 0 && range.size() == 0) return nullptr;
   check_mask_files(*file);
+  check_image_files(*file);
   if (config_.pairs) return build_pairs(file, split, range, num_samples);
   if (has_mask(prefix)) return build_conversations(file, split, range, num_samples);
   return std::make_shared<GptDataset>(stream_request(file, split, range, num_samples), storage(),
@@ -195,6 +198,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
   settings.random_seed = static_cast<uint32_t>(config_.random_seed);
   settings.blank_token = config_.images ? config_.images->other_token() : 0;
   settings.images = open_images(*file);
+  settings.image_token = settings_.image_token;
   VIADUCT_CHECK(ConfigError, settings.images == nullptr || !settings.packing.split,
                 "dataset.packing_split: true, but data set {} has pictures: its conversations are "
                 "not cut; expected false",

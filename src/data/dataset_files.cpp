@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "config/problems.h"
 #include "data/dataset_fingerprint.h"
+#include "data/image_files.h"
 #include "data/indexed_dataset.h"
 #include "data/score_mask.h"
 
@@ -60,9 +61,12 @@ std::string advice(const std::string& prefix) {
   return near ? "; nearest: " + *near : "";
 }
 
-std::string lost_mask(const std::string& prefix) {
+/// What the data set has lost of the files beside its tokens.
+std::string lost_files(const std::string& prefix) {
   try {
-    return mask_files_problem(IndexedDataset(prefix, IndexCheck::on_use));
+    const IndexedDataset dataset(prefix, IndexCheck::on_use);
+    const std::string mask = mask_files_problem(dataset);
+    return mask.empty() ? image_files_problem(dataset) : mask;
   } catch (const IoError&) {
     return "";  // damaged; reported where it is read
   }
@@ -82,7 +86,7 @@ void check_dataset_files(const std::vector<std::string>& prefixes, std::string_v
       break;
     }
     if (!there) continue;
-    const std::string lost = lost_mask(prefix);
+    const std::string lost = lost_files(prefix);
     if (!lost.empty()) problems.add("{}: {}", where, lost);
   }
   problems.throw_if_any();

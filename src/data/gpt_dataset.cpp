@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/fill_in_middle.h"
+#include "data/image_token_check.h"
 
 namespace viaduct {
 
@@ -47,7 +48,9 @@ void GptDataset::read_stream(const GptIndex& index, int64_t sample, std::span<in
         position == end.position ? end.offset + 1 : dataset.sequence_length(sequence);
     const auto left = static_cast<int64_t>(row.size() - filled);
     if (from < 0 || to < from || to - from > left) damaged("offset", to, left + from + 1);
-    dataset.read(sequence, from, row.subspan(filled, static_cast<size_t>(to - from)));
+    const auto piece = row.subspan(filled, static_cast<size_t>(to - from));
+    dataset.read(sequence, from, piece);
+    check_no_image_token(dataset, sequence, from, piece, settings_.image_token);
     filled += static_cast<size_t>(to - from);
   }
   dataset.check_read();

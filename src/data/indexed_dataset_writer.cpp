@@ -231,6 +231,7 @@ void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
   for (size_t i = 0; i < prefixes.size(); ++i) {
     const auto next = i == 0 ? first : std::make_shared<const IndexedDataset>(prefixes[i]);
     check_mask_files(*next);
+    check_image_files(*next);
     const auto next_record = i == 0 ? first_record : read_token_record(*next);
     compare_conversations(*first, first_record, *next, next_record);
     writer.append(*next);

@@ -49,13 +49,15 @@ class SampleSource {
   }
 };
 
-/// Treatment of end-of-document tokens (fields of DatasetConfig of the same names).
+/// Treatment of end-of-document tokens (fields of DatasetConfig of the same names), and the token
+/// that a text must not have.
 struct RowSettings {
   int64_t sequence_length = 0;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   bool eod_mask_loss = false;
   int64_t eod_id = -1;
+  int64_t image_token = -1;  // of a model that reads images; −1: of none
 };
 
 /// Derives loss mask, positions and borders from `sample.tokens`.

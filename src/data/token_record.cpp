@@ -38,13 +38,16 @@ std::optional<uint64_t> read_hash(const ordered_json& value) {
 }
 
 ordered_json conversations_json(const ConversationRecord& record) {
-  return {{"train_on", record.train_on},
-          {"tokenizer_hash", hash_hex(record.tokenizer)},
-          {"template_hash", record.chat_template ? ordered_json(hash_hex(*record.chat_template))
-                                                 : ordered_json(nullptr)},
-          {"user_control_tokens", record.control_tokens_as_text ? "as-text" : "recognised"},
-          {"scored_tokens", record.scored},
-          {"rows_of_one_answer", record.own_rows}};
+  ordered_json json{
+      {"train_on", record.train_on},
+      {"tokenizer_hash", hash_hex(record.tokenizer)},
+      {"template_hash", record.chat_template ? ordered_json(hash_hex(*record.chat_template))
+                                             : ordered_json(nullptr)},
+      {"user_control_tokens", record.control_tokens_as_text ? "as-text" : "recognised"},
+      {"scored_tokens", record.scored},
+      {"rows_of_one_answer", record.own_rows}};
+  if (record.images > 0) json["places_of_pictures"] = record.images;
+  return json;
 }
 
 std::optional<ConversationRecord> read_conversations(const ordered_json& json) {
@@ -67,6 +70,7 @@ std::optional<ConversationRecord> read_conversations(const ordered_json& json) {
   record.control_tokens_as_text = text("user_control_tokens") == "as-text";
   record.scored = count("scored_tokens");
   record.own_rows = count("rows_of_one_answer");
+  record.images = count("places_of_pictures");
   return record;
 }
 

@@ -22,6 +22,8 @@ struct ConversationRecord {
   bool control_tokens_as_text = false;
   int64_t scored = 0;    // tokens that are learned
   int64_t own_rows = 0;  // rows of a single answer that the template shows otherwise later
+  /// Places of pictures in the rows (data/image_files.h); older records do not say.
+  int64_t images = 0;
 };
 
 struct TokenRecord {

@@ -24,8 +24,8 @@ struct EncodedPiece {
   std::vector<int32_t> ids;  // of all documents, back to back
   std::vector<size_t> ends;  // end of each document in `ids`
   std::exception_ptr error;  // rethrown in input order, so that the first bad line is reported
-  int64_t unknown_bytes = 0, inner_separators = 0;
-  std::string first_unknown;
+  int64_t unknown_bytes = 0, inner_separators = 0, image_texts = 0;
+  std::string first_unknown, first_image_text;
 };
 
 /// "FILE:LINE: no token for byte 0x06 at offset …".
@@ -60,9 +60,13 @@ void encode_piece(const DocumentPiece& piece, const TokenizeSettings& settings,
             VIADUCT_CHECK(IoError, !settings.refuse_unknown_bytes, "{}", result.first_unknown);
             result.unknown_bytes += unknown.count;
           }
+          const auto begin = result.ids.begin() + before;
+          if (settings.image_token >= 0 &&
+              std::find(begin, result.ids.end(), settings.image_token) != result.ids.end() &&
+              result.image_texts++ == 0)
+            result.first_image_text = fmt::format("{}:{}", piece.path, place.line);
           if (settings.eod) {
-            result.inner_separators +=
-                std::count(result.ids.begin() + before, result.ids.end(), *settings.eod);
+            result.inner_separators += std::count(begin, result.ids.end(), *settings.eod);
             result.ids.push_back(*settings.eod);
           }
           result.ends.push_back(result.ids.size());
@@ -117,6 +121,8 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
       if (result.unknown_bytes == 0) result.first_unknown = piece.first_unknown;
       result.unknown_bytes += piece.unknown_bytes;
       result.inner_separators += piece.inner_separators;
+      if (result.image_texts == 0) result.first_image_text = piece.first_image_text;
+      result.image_texts += piece.image_texts;
     }
     result.bytes += bytes;
     if (progress) progress(reader.consumed(), total);

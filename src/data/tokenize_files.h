@@ -34,6 +34,7 @@ struct TokenizeSettings {
   const Tokenizer* vocabulary = nullptr;  ///< whose tokens the record names; null: it names none
   std::optional<int32_t> eod;             ///< appended to each document, if given
   bool refuse_unknown_bytes = false;      ///< an IoError with its position
+  int32_t image_token = -1;  ///< to be counted: stands for images in the model; −1: none
 };
 
 struct TokenizeResult {
@@ -41,6 +42,8 @@ struct TokenizeResult {
   int64_t unknown_bytes = 0;                     ///< those that have no token
   std::string first_unknown;                     ///< position of the first one, for messages
   int64_t inner_separators = 0;  ///< `eod` inside documents, where a text spells it out
+  int64_t image_texts = 0;       ///< documents that spell the token of images
+  std::string first_image_text;  ///< "FILE:LINE" of the first of them
 };
 
 /// `progress(done, total)` is called periodically on the calling thread, in stored bytes of input

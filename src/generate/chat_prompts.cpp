@@ -70,23 +70,37 @@ void take_images(const TemplateMap& line, bool reads_images, Conversation& conve
   check_no_images(line, kReadsTexts);
 }
 
-/// Whether a line asks by {"prompt": TEXT} alone, as in a file of validation.sample_prompts.
+/// Whether a line asks by {"prompt": TEXT}, as in a file of validation.sample_prompts, and not by a
+/// form of conversations, which may have a prompt besides.
 bool is_prompt(const TemplateMap& line) {
-  const TemplateValue* prompt = line.find("prompt");
-  return prompt != nullptr && prompt->is_text() && line.find("completion") == nullptr;
+  const TemplateValue* prompt = member(line, "prompt");
+  const auto lacks = [&](std::string_view name) { return member(line, name) == nullptr; };
+  return prompt != nullptr && prompt->is_text() && lacks("completion") && lacks("messages") &&
+         lacks("conversations");
 }
 
-/// The conversation that a line asks an answer for; its prompt is a message of the user.
-Conversation asked_conversation(const std::string& line, const std::string& where, bool images) {
+/// The line with the prompt as its only message; what else it has (system, tools) stays.
+TemplateMap with_message(const TemplateMap& line) {
+  TemplateMap map;
+  for (const auto& [name, value] : line.entries())
+    if (name.as_text() != "prompt") map.set(name, value);
+  const std::string& prompt = member(line, "prompt")->as_text();
+  map.set("messages", TemplateValue::list({ChatMessage::of_text("user", prompt).value}));
+  return map;
+}
+
+/// The conversation of a line; `prompts`: which may be a prompt too, a message of the user.
+Conversation conversation_of_line(const std::string& text, const std::string& where, bool images,
+                                  bool prompts) {
   try {
-    const TemplateValue value = line_object(line);
-    if (!is_prompt(value.as_map())) return read_conversation(line, where, images);
-    Conversation conversation = conversation_of(value.as_map().find("prompt")->as_text());
-    take_images(value.as_map(), images, conversation);
+    const TemplateValue value = line_object(text);
+    const TemplateMap& given = value.as_map();
+    const TemplateMap line = prompts && is_prompt(given) ? with_message(given) : given;
+    const ConversationReading reading{.checked = false};
+    Conversation conversation = parse_conversation(line, form_of(line, reading), reading);
+    take_images(line, images, conversation);
     return conversation;
-  } catch (const InvalidConversation& invalid) {
-    fail<ConfigError>("{}: {}", where, invalid.what());
-  } catch (const IoError& error) {
+  } catch (const Error& error) {
     fail<ConfigError>("{}: {}", where, error.what());
   }
 }
@@ -170,6 +184,11 @@ PromptText ChatPrompts::prompt(const Conversation& asked, std::string where) con
   return prompt;
 }
 
+std::string ChatPrompts::kept_answer(std::string text) const {
+  if (images_ == nullptr || control_tokens_) return text;  // encoded as a text
+  return images_->places().without_places(std::move(text));
+}
+
 Conversation conversation_of(std::string text) {
   Conversation conversation;
   conversation.messages.push_back(ChatMessage::of_text("user", std::move(text)));
@@ -177,18 +196,7 @@ Conversation conversation_of(std::string text) {
 }
 
 Conversation read_conversation(const std::string& line, const std::string& where, bool images) {
-  try {
-    const TemplateValue value = line_object(line);
-    const ConversationReading reading{.checked = false};
-    Conversation conversation =
-        parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
-    take_images(value.as_map(), images, conversation);
-    return conversation;
-  } catch (const InvalidConversation& invalid) {
-    fail<ConfigError>("{}: {}", where, invalid.what());
-  } catch (const Error& error) {
-    fail<ConfigError>("{}: {}", where, error.what());
-  }
+  return conversation_of_line(line, where, images, false);
 }
 
 ChatMessage read_message(const std::string& line, const std::string& where, bool images) {
@@ -213,7 +221,7 @@ std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, 
   for (const PromptText& line : lines) {
     try {
       Conversation conversation =
-          jsonl ? asked_conversation(line.text, line.where, prompts.reads_images())
+          jsonl ? conversation_of_line(line.text, line.where, prompts.reads_images(), true)
                 : conversation_of(line.text);
       if (!images.empty()) {
         ChatMessage& message = conversation.messages.front();

@@ -37,6 +37,10 @@ class ChatPrompts {
   /// cannot be read or have no place in its text.
   PromptText prompt(const Conversation& asked, std::string where) const;
 
+  /// An answer as a later prompt may show it: a model that reads images can write the token that
+  /// stands for one, and no picture is there.
+  std::string kept_answer(std::string text) const;
+
   /// Whether messages may have pictures.
   bool reads_images() const { return images_ != nullptr; }
   /// The special token that ends an answer in the template, if it writes one.
@@ -69,9 +73,10 @@ ChatMessage read_message(const std::string& line, const std::string& where, bool
 Conversation conversation_of(std::string text);
 
 /// Prompts of conversations, made of lines as read by read_prompt_lines: each a JSON object
-/// (`jsonl`; a conversation, or a `prompt`, which is a message of the user; its `id` and `adapter`
-/// go into PromptText), or the text of a user. ConfigError that lists every line that is no
-/// conversation to answer. `images`: files of pictures that every text of a user begins with.
+/// (`jsonl`; a conversation, or a `prompt` in place of its messages, which is a message of the
+/// user; its `id` and `adapter` go into PromptText), or the text of a user. ConfigError that lists
+/// every line that is no conversation to answer. `images`: files of pictures that every text of a
+/// user begins with.
 std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
                                           const ChatPrompts& prompts,
                                           const std::vector<std::string>& images = {});

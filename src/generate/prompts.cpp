@@ -9,6 +9,7 @@
 #include "base/given_path.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "config/problems.h"
 #include "data/tokenizer/text_ids.h"
 #include "generate/adapter_choice.h"
@@ -110,9 +111,8 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
     const auto of_images = std::ranges::count(prompt.ids, vision.image_token);
     if (vision.any() && of_images != prompt.images.count * vision.rows()) {
       problems.add(
-          "{}: {} times the token of images (id {}), which a text does not have: --chat "
-          "reads pictures",
-          text.where, of_images, vision.image_token);
+          "{}: the token of images (id {}) {}, which a text does not have: --chat reads pictures",
+          text.where, vision.image_token, counted(of_images, "time"));
     }
     try {
       prompt.adapter = adapter_number(text.adapter, adapters, text.where);

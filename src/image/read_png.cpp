@@ -39,6 +39,20 @@ void read_bytes(png_structp png, png_bytep out, size_t count) {
   source->at += count;
 }
 
+/// IoError for a chunk that ends behind the file: libpng takes memory for all of it at once.
+void check_chunk_lengths(std::string_view bytes, const std::string& name) {
+  constexpr size_t kSignature = 8, kAround = 12;  // length, type and check sum of a chunk
+  for (size_t at = kSignature; at + kAround <= bytes.size();) {
+    size_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(bytes[at + i]);
+    VIADUCT_CHECK(IoError, length <= bytes.size() - at - kAround,
+                  "{}: not a readable PNG: a chunk at byte {} has {} bytes, the file is cut off",
+                  name, at, length);
+    if (bytes.substr(at + 4, 4) == "IEND") return;
+    at += kAround + length;
+  }
+}
+
 class PngReader {
  public:
   PngReader(std::string_view bytes, const std::string& name) : name_(name) {
@@ -118,6 +132,7 @@ class PngReader {
 
 StoredPicture read_png(std::string_view bytes, const std::string& name,
                        const PictureLimits& limits) {
+  check_chunk_lengths(bytes, name);
   return PngReader(bytes, name).read(limits);
 }
 

@@ -81,12 +81,12 @@ void check_full_attention(const ModelConfig& c, std::vector<std::string>& proble
   };
   const char *dim = "full_attention_kv_channels", *groups = "full_attention_num_query_groups",
              *shared = "full_attention_values_from_keys";
-  expect(!full.any() || !c.latent.any(),
-         full.head_dim > 0   ? dim
-         : full.kv_heads > 0 ? groups
-                             : shared,
-         "a value", "multi_latent_attention=false");
-  expect(!full.any() || !c.encoder.any(), dim, "a value", "a model without an encoder");
+  const char* any = full.head_dim > 0 ? dim : full.kv_heads > 0 ? groups : shared;
+  expect(!full.any() || !c.latent.any(), any, "a value", "multi_latent_attention=false");
+  expect(!full.any() || !c.encoder.any(), any, "a value", "a model without an encoder");
+  // Its slopes stand in keys of one size (nn/linear_bias.h).
+  expect(!full.any() || c.positions != PositionKind::linear_bias, any, "a value",
+         "positions without alibi");
   expect(full.head_dim >= 0, dim, full.head_dim, "at least 1");
   expect(full.kv_heads >= 0 && (full.kv_heads == 0 || c.heads % full.kv_heads == 0), groups,
          full.kv_heads, fmt::format("a divisor of num_attention_heads = {}", c.heads).c_str());
@@ -95,7 +95,7 @@ void check_full_attention(const ModelConfig& c, std::vector<std::string>& proble
     expect(!rotates || c.window_rotary_base > 0, dim, full.head_dim, "window_rotary_base");
     expect(!rotates || (c.window_rotary_width() >= 2 && c.window_rotary_width() % 2 == 0), dim,
            full.head_dim, "an even number of rotated dims in layers with a window");
-    expect(c.positions != PositionKind::linear_bias, dim, full.head_dim, "positions without alibi");
+    expect(!c.no_rope_temperature.any(), dim, full.head_dim, "no_rope_temperature_scale=null");
     expect(!c.qk_norm_own_weights, dim, full.head_dim, "qk_layernorm_own_weights=false");
   }
   expect(!full.values_from_keys ||

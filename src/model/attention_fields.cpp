@@ -80,7 +80,9 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .field("full_attention_kv_channels", config.full_attention_kv_channels,
              "Channels of a head in layers without a window (Gemma 4); null: kv_channels.")
       .range(1)
-      .constraint("with rope needs window_rotary_base; without multi_latent_attention")
+      .constraint(
+          "with rope needs window_rotary_base; without multi_latent_attention, alibi and "
+          "no_rope_temperature_scale")
       .idle(all_windows, kAllWindows);
   group
       .field("full_attention_num_query_groups", config.full_attention_num_query_groups,
@@ -88,13 +90,15 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .range(1)
       .constraint(
           "divides num_attention_heads; a tensor rank has whole heads of both numbers, or "
-          "shares one with as many ranks")
+          "shares one with as many ranks; without multi_latent_attention and alibi")
       .idle(all_windows, kAllWindows);
   group
       .field("full_attention_values_from_keys", config.full_attention_values_from_keys,
              "Layers without a window have no projection of values: values are the keys before "
              "their norm and rotation (Gemma 4).")
-      .constraint("needs v_l2_norm and qk_layernorm before rope")
+      .constraint(
+          "needs v_l2_norm, qk_layernorm before rope, and a family that does not store query, key "
+          "and value as one")
       .idle(all_windows, kAllWindows);
   group
       .field(

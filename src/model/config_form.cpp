@@ -4,6 +4,8 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "model/family.h"
+#include "model/text_half.h"
+#include "model/vision_config.h"
 
 namespace viaduct {
 namespace {
@@ -13,15 +15,19 @@ using Json = nlohmann::ordered_json;
 constexpr const char *kParameters = "rope_parameters", *kScaling = "rope_scaling",
                      *kBase = "rope_theta", *kPart = "partial_rotary_factor",
                      *kWindowBase = "rope_local_base_freq", *kFull = "full_attention",
-                     *kSliding = "sliding_attention";
+                     *kSliding = "sliding_attention", *kText = "text_config";
+
+std::string model_type_of(const std::string& config) {
+  return parse_json<Json>(config, "config.json").at("model_type");
+}
 
 bool is_object(const Json& json, const char* name) {
   return json.contains(name) && json.at(name).is_object();
 }
 
 /// Whether version 5 has an object for each kind of the family's layers.
-bool has_kinds(const Json& json) {
-  return json.at("model_type") == "gemma3_text" || json.at("model_type") == "olmo3";
+bool has_kinds(const ModelFamily& family) {
+  return family.model_type == "gemma3_text" || family.model_type == "olmo3";
 }
 
 void move_member(const char* name, Json& from, Json& to) {
@@ -59,7 +65,7 @@ void to_version5(const ModelFamily& family, Json& json) {
   json.erase(kScaling);
   move_member(kBase, json, positions);
   move_member(kPart, json, positions);
-  if (!has_kinds(json)) {
+  if (!has_kinds(family)) {
     json[kParameters] = positions;
     return;
   }
@@ -75,7 +81,7 @@ void to_version4(const ModelFamily& family, Json& json) {
   if (!is_object(json, kParameters)) return;
   Json positions = json[kParameters];
   json.erase(kParameters);
-  if (is_object(positions, kSliding) && json["model_type"] == "gemma3_text") {
+  if (is_object(positions, kSliding) && family.model_type == "gemma3_text") {
     const Json& sliding = positions[kSliding];
     if (sliding.contains(kBase)) json[kWindowBase] = sliding[kBase];
   }
@@ -93,22 +99,29 @@ void to_version4(const ModelFamily& family, Json& json) {
 std::string in_config_form(const std::string& config, ConfigForm form) {
   const std::string where = "config.json";
   const auto before = parse_json<Json>(config, where);
-  const std::string model = write_hf_config(read_hf_config(config, where));
+  const auto model_of = [&](const std::string& text) {  // of one with images its text model
+    return write_hf_config(read_hf_config(text, where));
+  };
+  const std::string model = model_of(config);
   Json json = before;
-  const std::string type = json.at("model_type");
+  const bool images = read_vision_config(config, where).has_value();
+  const std::string type = model_type_of(images ? text_half(config, where)->config : config);
   const ModelFamily& family = model_family(type);
-  if (form == ConfigForm::version5) {
-    to_version5(family, json);
+  const bool five = form == ConfigForm::version5;
+  VIADUCT_CHECK(ConfigError, five || !family.since_version5,
+                "{}: transformers 4 has no models of family {}; expected 5", where, type);
+  const auto change = five ? to_version5 : to_version4;
+  if (images) {
+    name_format(five ? "dtype" : "torch_dtype", five ? "torch_dtype" : "dtype", json);
+    if (is_object(json, kText)) change(family, json[kText]);
   } else {
-    VIADUCT_CHECK(ConfigError, !family.since_version5,
-                  "{}: transformers 4 has no models of family {}; expected 5", where, type);
-    to_version4(family, json);
+    change(family, json);
   }
   if (json == before) return config;
   std::string text = json.dump(2) + "\n";
-  VIADUCT_CHECK(ConfigError, write_hf_config(read_hf_config(text, where)) == model,
+  VIADUCT_CHECK(ConfigError, model_of(text) == model,
                 "{}: transformers {} has no spelling of what it says about rotary positions", where,
-                form == ConfigForm::version5 ? 5 : 4);
+                five ? 5 : 4);
   return text;
 }
 

@@ -8,8 +8,9 @@ namespace viaduct {
 
 enum class ConfigForm { version4, version5 };
 
-/// The text of a config.json of a family in the spelling of that version; unchanged where both have
-/// the same. ConfigError if version 4 does not have the family, or cannot say what the file says.
+/// The text of a config.json of a family, or of a model with images and a text model of one, in the
+/// spelling of that version; unchanged where both have the same. ConfigError if version 4 does not
+/// have the family, or cannot say what the file says.
 std::string in_config_form(const std::string& config, ConfigForm form);
 
 }  // namespace viaduct

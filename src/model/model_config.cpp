@@ -188,6 +188,8 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   need(c.embedding_norm, !names.embedding_norm.empty(), "embedding_norm",
        "a norm of the embeddings");
   need(c.output_scale, !names.output_scale.empty(), "block_output_scale", "a factor of a block");
+  need(c.full.values_from_keys, names.qkv.empty(), "full_attention_values_from_keys",
+       "query and key without values");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
   need(c.encoder.any(), !names.cross_q.empty(), "encoder_num_layers", "an encoder");
   need(c.positions == PositionKind::relative, !names.relative_table.empty(),

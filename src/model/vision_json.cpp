@@ -64,14 +64,17 @@ void read_tower(HfConfig& config, bool whole, VisionConfig& vision) {
 
 /// Where the listed features are read: blocks before them. Negative numbers count from the end.
 std::vector<int64_t> read_feature_layers(HfConfig& config, int64_t layers) {
+  const bool given = config.has("vision_feature_layer");
   std::vector<int64_t> read = config.integers("vision_feature_layer");
-  if (read.empty()) read = {-2};
+  VIADUCT_CHECK(ConfigError, !given || !read.empty(),
+                "{}: vision_feature_layer: [], expected a layer or a list of them", config.where());
+  if (!given) read = {-2};
   for (int64_t& layer : read) {
-    const int64_t given = layer;
+    const int64_t stated = layer;
     if (layer < 0) layer += layers + 1;
     VIADUCT_CHECK(ConfigError, layer >= 0 && layer <= layers,
                   "{}: vision_feature_layer: {}, expected {} to {}, as the tower has {} layers",
-                  config.where(), given, -layers - 1, layers, layers);
+                  config.where(), stated, -layers - 1, layers, layers);
   }
   return read;
 }

@@ -208,8 +208,7 @@ Tensor Linear::take_amax(const RankContext& context, SavedStore& saved) const {
 
 void Linear::log_operand(RankContext& context, GemmForm form, const Tensor& matrix,
                          const Tensor& amax, const StochasticRounding& rounding) const {
-  viaduct::log_operand(context, *weight_, form, matrix,
-                       operands_.read_form(context, form, matrix.dim(0)), amax, rounding);
+  viaduct::log_operand(context, *weight_, operands_, form, matrix, amax, rounding);
 }
 
 void Linear::weight_gradient(RankContext& context, const Operand& x, const Operand& dy,

@@ -8,13 +8,13 @@ std::string layer_path(const Parameter& weight) {
   return weight.path.substr(0, weight.path.rfind(".weight"));
 }
 
-void log_operand(RankContext& context, const Parameter& weight, GemmForm product,
-                 const Tensor& matrix, const OperandForm& form, const Tensor& amax,
+void log_operand(RankContext& context, const Parameter& weight, const LinearQuantization& operands,
+                 GemmForm product, const Tensor& matrix, const Tensor& amax,
                  const StochasticRounding& rounding) {
   if (context.quantization_log == nullptr) return;
-  context.quantization_log->add(context.ops,
-                                layer_path(weight) + (product == GemmForm::forward ? " x" : " dy"),
-                                matrix, form, amax, rounding);
+  context.quantization_log->add(
+      context.ops, layer_path(weight) + (product == GemmForm::forward ? " x" : " dy"), matrix,
+      operands.read_form(context, product, matrix.dim(0)), amax, rounding);
 }
 
 void log_weight(RankContext& context, const Parameter& weight, const Operand& operand) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "nn/context.h"
+#include "nn/linear_quantization.h"
 #include "ops/gemm.h"
 
 namespace viaduct {
@@ -12,10 +13,10 @@ namespace viaduct {
 /// The path of a weight's layer: the weight's own without its last name.
 std::string layer_path(const Parameter& weight);
 
-/// Adds x (forward) or dy (data gradient) as `form` represents it. `amax`, `rounding`: as in
-/// operand_in.
-void log_operand(RankContext& context, const Parameter& weight, GemmForm product,
-                 const Tensor& matrix, const OperandForm& form, const Tensor& amax,
+/// Adds x (forward) or dy (data gradient) in the form in which `product` reads it. `amax`,
+/// `rounding`: as in operand_in.
+void log_operand(RankContext& context, const Parameter& weight, const LinearQuantization& operands,
+                 GemmForm product, const Tensor& matrix, const Tensor& amax,
                  const StochasticRounding& rounding);
 /// Adds the weight, as products read it, once a step.
 void log_weight(RankContext& context, const Parameter& weight, const Operand& operand);

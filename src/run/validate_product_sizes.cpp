@@ -28,6 +28,28 @@ bool quantizes_any(const RunConfig& config, const PrecisionRecipe& recipe, const
   return false;
 }
 
+/// Of layers without a window, where their heads are others; nothing is known of settings that are
+/// still `auto`.
+void check_full_attention_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
+  const auto size = [](const Auto<std::optional<int64_t>>& field) {
+    return field.value_or(std::nullopt);
+  };
+  const auto channels = size(m.full_attention_kv_channels),
+             groups = size(m.full_attention_num_query_groups);
+  const bool shared = m.full_attention_values_from_keys.value_or(false);
+  const bool windows_alone = m.window_size.value_or(std::nullopt) &&
+                             std::ranges::count(m.window_layers.value_or({}), 0) == 0;
+  if ((!channels && !groups && !shared) || windows_alone) return;
+  const int64_t heads = m.num_attention_heads.value(),
+                dim = channels.value_or(m.kv_channels.value()),
+                kv_heads = groups.value_or(m.num_query_groups.value_or(heads));
+  const int64_t queries = heads / tp * dim;
+  check("num_attention_heads * full_attention_kv_channels / tensor_model_parallel_size", queries,
+        {"attention.qkv", "attention.projection"});
+  check("query, key and value features of layers without a window",
+        queries + (shared ? 1 : 2) * std::max<int64_t>(1, kv_heads / tp) * dim, {"attention.qkv"});
+}
+
 void check_attention_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
   if (m.num_attention_heads.is_auto() || m.kv_channels.is_auto()) return;
   const int64_t heads = m.num_attention_heads.value();
@@ -37,6 +59,7 @@ void check_attention_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
         {"attention.qkv", "attention.projection"});
   check("query, key and value features",
         queries + 2 * std::max<int64_t>(1, groups / tp) * m.kv_channels.value(), {"attention.qkv"});
+  check_full_attention_sizes(m, tp, check);
 }
 
 /// Rules on the products from the compressed vectors to heads, and back from heads.

@@ -71,6 +71,9 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
   refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
+  refuse.expect(config.optimizer.optimizer != OptimizerKind::adafactor || vision.freeze_tower,
+                "optimizer.optimizer", "adafactor", "adam or model.freeze_vision_model=true",
+                "the patches' weight has four dims");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
                 choice_name_or(config.peft.scheme, "an adapter"), "null");
 }

@@ -47,14 +47,21 @@ void ChatSession::add(ChatMessage message) {
 ChatSession::Asked ChatSession::ask(ChatMessage message, const std::string& where,
                                     FunctionRef<void(const std::string&)> piece) {
   Conversation next = conversation_;
-  const bool first = number_ == 0 && !asked_ && !settings_.images.empty();
-  next.messages.push_back(first ? with_images(std::move(message), settings_.images)
-                                : std::move(message));
-  return answer(std::move(next), where, false, piece);
+  next.messages.push_back(settings_.images.empty()
+                              ? std::move(message)
+                              : with_images(std::move(message), settings_.images));
+  Asked asked = answer(std::move(next), where, false, piece);
+  if (!images_of(conversation_).empty()) settings_.images.clear();
+  return asked;
 }
 
 ChatSession::Asked ChatSession::ask(Conversation conversation, const std::string& where,
                                     FunctionRef<void(const std::string&)> piece) {
+  VIADUCT_CHECK(
+      ConfigError, settings_.images.empty(),
+      "{}: --image {} is for a message; a line of a whole conversation names its pictures "
+      "itself",
+      where, settings_.images.front());
   auto& messages = conversation.messages;
   const bool has_system = !messages.empty() && messages.front().role == "system";
   if (!has_system && !settings_.system.empty() && !messages.empty())
@@ -82,7 +89,8 @@ ChatSession::Asked ChatSession::answer(Conversation next, const std::string& whe
   asked_ = true;
   number_ = number;
   if (generated.reason == StopReason::interrupted && asked.answer.text.empty()) return asked;
-  next.messages.push_back(ChatMessage::of_text("assistant", asked.answer.text));
+  next.messages.push_back(
+      ChatMessage::of_text("assistant", prompts_.kept_answer(asked.answer.text)));
   conversation_ = std::move(next);
   return asked;
 }

@@ -16,7 +16,7 @@ struct ChatSettings {
   int64_t positions = 0;
   int64_t max_new_tokens = 0;              // of an answer, or fewer if the positions end
   std::vector<std::string> adapters = {};  // names of those of the generator, in their order
-  std::vector<std::string> images = {};    // files of pictures of the first message
+  std::vector<std::string> images = {};    // files of pictures of the first message that stays
 };
 
 /// The conversation has no room for an answer.
@@ -63,7 +63,7 @@ class ChatSession {
   Asked ask(ChatMessage message, const std::string& where,
             FunctionRef<void(const std::string&)> piece);
   /// The same for a whole conversation, which takes the place of the one so far; it gets the system
-  /// message unless it has one.
+  /// message unless it has one. ConfigError while ChatSettings::images wait for a message.
   Asked ask(Conversation conversation, const std::string& where,
             FunctionRef<void(const std::string&)> piece);
 

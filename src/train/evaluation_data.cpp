@@ -71,6 +71,7 @@ std::shared_ptr<const IndexedDataset> open_conversations(const std::filesystem::
   if (!is_data_set(data)) return nullptr;
   auto dataset = std::make_shared<const IndexedDataset>(data);
   check_mask_files(*dataset);
+  check_image_files(*dataset);
   return has_mask(data.string()) ? std::move(dataset) : nullptr;
 }
 

@@ -202,9 +202,41 @@ TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
   EXPECT_EQ(json::parse(said.out)["prompt_tokens"], prompt.size());
   EXPECT_THAT(run("chat --model " + path("run") + asked, line).out,
               HasSubstr("texts alone are answered"));
+  const Result two = run("generate --chat --model " + path("run") + " --prompt Hi --image " +
+                         path("noise.png") + " b.png");
+  EXPECT_EQ(two.status, 2);
+  EXPECT_THAT(two.err, HasSubstr("--image takes one file and is repeated"));
   const Result text = run("train " + settings + "model.read_images=false");
   EXPECT_EQ(text.status, 2);
   EXPECT_THAT(text.err, HasSubstr("and the model reads none"));
+  for (const char* ending : {".idx", ".bin", ".jsonl"})
+    std::filesystem::remove(path("out.images") + ending);
+  const Result lost = run("eval --model " + path("run") + " --data " + path("out"));
+  EXPECT_EQ(lost.status, 1);
+  EXPECT_THAT(lost.err, HasSubstr("its rows have 1 place of a picture"));
+  const Result blind = run("train " + settings);
+  EXPECT_EQ(blind.status, 2);
+  EXPECT_THAT(blind.err, HasSubstr("its rows have 1 place of a picture"));
+}
+
+TEST_F(ConversationCommands, DataTokenizeWarnsOfTheTokenOfImages) {
+  json tokenizer = json::parse(read_file(path("model/tokenizer.json")));
+  tokenizer["added_tokens"].push_back(
+      {{"id", 103}, {"content", "<image>"}, {"special", true}, {"normalized", false}});
+  write_file_atomically(path("model/tokenizer.json"), test::whole_tokenizer(tokenizer).dump());
+  write_file_atomically(path("text.txt"), "Hi <image>");
+  const std::string command = "data tokenize --no-append-eod --overwrite --input " +
+                              path("text.txt") + model() + "--output " + path("text");
+  const Result of_texts = run(command);
+  ASSERT_EQ(of_texts.status, 0) << of_texts.err;
+  EXPECT_THAT(of_texts.err, testing::Not(HasSubstr("token of images")));
+  write_file_atomically(path("model/config.json"),
+                        R"({"model_type": "llava", "image_token_index": 103, "vision_config":
+                            {"model_type": "clip_vision_model", "image_size": 28,
+                             "patch_size": 14}})");
+  const Result warned = run(command);
+  EXPECT_EQ(warned.status, 0);
+  EXPECT_THAT(warned.err, HasSubstr("1 document spells the token of images, <image> (103)"));
 }
 
 TEST_F(ConversationCommands, DataChatShowsTheBeginningOfALongRow) {

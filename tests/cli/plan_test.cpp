@@ -239,7 +239,7 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
                    "expected one of bf16, fp8, mxfp8, nvfp4");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --seq-length 64 --precision mxfp8",
                    "has no products of MXFP8");
-  status_and_error("--model llama4-scout --ranks 8 --global-batch 8", "chunked local");
+  status_and_error("--model qwen3-next-80b-a3b --ranks 8 --global-batch 8", "hybrid GDN");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --vary state", "nearest: states");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --longest --largest",
                    "give one of them");

@@ -389,6 +389,13 @@ TEST(TrainCommand, AFileIsNoSaveFolder) {
   EXPECT_EQ(below.status, 2);
   EXPECT_THAT(below.err, HasSubstr("error: checkpoint.save: " + (folder / "run").string() +
                                    " is a file; expected a folder"));
+  std::filesystem::create_symlink(folder / "nothing", folder / "link");
+  const Result led = train(tiny_run() + Overrides{"checkpoint.save=" + (folder / "link").string()});
+  EXPECT_EQ(led.status, 2);
+  EXPECT_THAT(led.err, HasSubstr("link is a link to nothing; expected a folder"));
+  const Result empty = train(tiny_run() + Overrides{"checkpoint.save=\"\""});
+  EXPECT_EQ(empty.status, 2);
+  EXPECT_THAT(empty.err, HasSubstr("checkpoint.save: \"\" is no folder"));
 }
 
 TEST(TrainCommand, DataThatAreMissing) {

@@ -151,6 +151,15 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.check("--only", "tests of ops and models").returncode, 1)
         self.assertEqual(self.result()["tests of ops and models"]["why"], "2 tests passed, 1 failed: Isa/Gemm.Products/portable")
 
+    def test_names_that_nothing_has_are_no_success(self):
+        self.program("nvidia-smi", SMI.format(capability="9.0"))
+        self.program("tests", "#!/bin/sh\necho '0 tests passed, 0 failed'\n")
+        self.assertEqual(self.check("--only", "tests of ops and models").returncode, 1)
+        self.assertIn("no test is called -*Gemm*", self.result()["tests of ops and models"]["why"])
+        done = self.check("--only", "libraries,memcheck")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no phase libraries,memcheck, expected some of libraries; first step; products;", done.stderr)
+
     def test_tests_that_find_no_gpu_fail(self):
         self.program("nvidia-smi", SMI.format(capability="9.0"))
         self.program("tests", TESTS.replace("REASON", "True").replace("FAILS", "False"))

@@ -108,6 +108,10 @@ def main():
     print(text)
     if options.page:
         put_table(Path(options.page), text)
+    unknown = [name for name in phases.only or [] if name not in phases.names]
+    if unknown:
+        print(f"gpu_check: there is no phase {'; '.join(unknown)}, expected some of {'; '.join(phases.names)}", file=sys.stderr)
+        return 1
     return 1 if any(phase["status"] == "failed" for phase in phases.results.values()) else 0
 
 

@@ -49,6 +49,7 @@ class Phases:
         self.slower = slower
         self.end = time.monotonic() + seconds
         self.only = only
+        self.names = []  # of all phases so far, also those that `only` leaves out
         self.results = results if results is not None else {}
         self.note = note
         signal.signal(signal.SIGALRM, out_of_time)
@@ -56,6 +57,7 @@ class Phases:
     def run(self, name, seconds, work):
         """Runs a phase for at most `seconds`. Returns what `work` returns, {"rows": [(what, result), …], …}, or None if it was
         skipped or failed."""
+        self.names.append(name)
         if self.only and name not in self.only:
             return None
         if self.results.get(name, {}).get("status") == "done":

@@ -85,6 +85,8 @@ def run_tests(options, chosen):
     if reasons:
         failed = sorted(set(reasons))
         raise Failed(f"{passed} tests passed, {len(failed)} failed: {', '.join(failed)}")
+    if passed == 0:
+        raise Failed(f"no test is called {chosen}")
     return passed
 
 

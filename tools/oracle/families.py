@@ -11,13 +11,14 @@ comparison:
   differ from those of FP64 by at most 2e-4 of them;
 - bf16_mixed: logits 3e-2, gradients 6e-2, loss 5e-3; fp16_mixed: logits 5e-3, gradients 3e-2, loss 1e-3; where a model is so sensitive that
   PyTorch's own distance in that format is larger (ReLU, whose slope jumps), 1.5 times that. With experts rounding sends a token near the border
-  of two of them to another one, here or there: logits 0.2, gradients 1, loss 2e-2, so that only what is missing or quite wrong is found;
+  of two of them to another one, here or there: logits 0.2, gradients 0.9, loss 2e-2, so that only what is missing or quite wrong is found;
 - after conversion to a checkpoint and back, transformers computes the same bits;
 - the config.json written by hand and the one that transformers saves give the same bits.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import sys
 import tempfile
@@ -35,10 +36,10 @@ from viaduct import Viaduct
 ROWS, STEPS = 2, 10
 STEP_LIMIT = 2e-4  # of losses and gradient norms, relative
 LIMITS = {"fp32": (2e-5, 2e-5, 1.2e-4), "bf16_mixed": (3e-2, 6e-2, 5e-3), "fp16_mixed": (5e-3, 3e-2, 1e-3)}  # logits, gradients, loss (absolute)
-ROUTED = (0.2, 1.0, 2e-2)  # in 16 bits, of models with experts
+ROUTED = (0.2, 0.9, 2e-2)  # in 16 bits, of models with experts: a gradient of zeros is 1 away
 PYTORCH = {"fp32": "fp32", "bf16_mixed": "bf16", "fp16_mixed": "fp16"}
 HEADER = ["case", "row length", "stored as"] + [
-    f"{precision} {what}" for precision in ("FP32", "BF16", "FP16") for what in ("logits", "gradients", "PyTorch's")]
+    f"{precision} {what}" for precision in ("FP32", "BF16", "FP16") for what in ("logits", "gradients", "PyTorch's")] + ["FP32 ten steps"]
 
 
 def randomize(model, generator):
@@ -107,7 +108,8 @@ def train(viaduct, work, config, length, seed):
     found = viaduct.probe(work / "model", work / "train.safetensors", work / "trained.safetensors", *TRAINING, *still, flags=["--train"])
     losses, norms = steps(model, batches, "fp64")
     truth = {"loss": losses, "grad_norm": norms}
-    return max(abs(a - b) / b for name, values in truth.items() for a, b in zip(found[name].tolist(), values, strict=True))
+    apart = [abs(a - b) / b for name, values in truth.items() for a, b in zip(found[name].tolist(), values, strict=True)]
+    return max(apart) if all(map(math.isfinite, apart)) else math.inf  # max() may pass over NaN
 
 
 def convert_there_and_back(viaduct, work, batch, expected):
@@ -167,7 +169,7 @@ def section(rows):
         f"Random models of every family and feature ([`tools/oracle/cases.py`](../tools/oracle/cases.py)), against {pages.versions()}",
         "in FP64: relative L2 distance of the logits and the largest of any gradient, beside PyTorch's largest of a gradient in the same format.",
         "Limits: FP32 2e-5 for both; BF16 3e-2 and 6e-2, FP16 5e-3 and 3e-2, or where PyTorch's own distance is larger 1.5 times that (ReLU);",
-        "with experts 0.2 and 1 in 16 bits, where rounding sends tokens to other experts. Weights stored in 16 bits come in several files. Last column: ten steps of AdamW in FP32, the largest relative difference",
+        "with experts 0.2 and 0.9 in 16 bits, where rounding sends tokens to other experts. Weights stored in 16 bits come in several files. Last column: ten steps of AdamW in FP32, the largest relative difference",
         "of a loss or gradient norm from those of FP64 (limit 2e-4).",
         "",
         *pages.table(HEADER, rows),

@@ -15,7 +15,9 @@ def versions():
 
 
 def table(header, rows):
-    """Makes the lines of a Markdown table."""
+    """Makes the lines of a Markdown table. ValueError for a row of another length, whose last cells no reader would see."""
+    if any(len(row) != len(header) for row in rows):
+        raise ValueError(f"a row of the table has other columns than {header}")
     return ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
 
 

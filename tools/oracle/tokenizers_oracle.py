@@ -80,7 +80,7 @@ def random_tokenizers(viaduct, options):
             seed += 1
             continue
         texts = [cases.text(rng) for _ in range(options.texts)]
-        vocabulary = sorted(theirs.get_vocab().values())
+        vocabulary = sorted(theirs.get_vocab().values()) or [0]
         ids = [[rng.choice(vocabulary) for _ in range(rng.randrange(1, 12))] for _ in range(10)]
         found = []
         with tempfile.TemporaryDirectory() as folder:

@@ -79,6 +79,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
       tokens_.push_back(std::move(token));
     } else {
       token.special |= tokens_[found->second].special;
+      if (token.searched.empty()) token.searched = tokens_[found->second].searched;
       tokens_[found->second] = std::move(token);
     }
   }
@@ -86,7 +87,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
     by_id_.try_emplace(tokens_[i].id, i);
     Trie& trie = tokens_[i].normalized ? normalized_ : raw_;
     const AddedToken& token = tokens_[i];
-    trie.insert(token.searched.empty() ? token.content : token.searched, static_cast<int32_t>(i));
+    const bool changed = token.normalized && !token.searched.empty();
+    trie.insert(changed ? token.searched : token.content, static_cast<int32_t>(i));
   }
 }
 

@@ -18,12 +18,14 @@ namespace viaduct {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;   // only if no word character is adjacent
-  bool lstrip = false;        // includes the white space before it
-  bool rstrip = false;        // includes the white space after it
-  bool normalized = false;    // looked for in the normalized text
-  bool special = false;       // can be treated as plain text on request
-  std::string searched = {};  // what is looked for, where it differs from `content`
+  bool single_word = false;     // only if no word character is adjacent
+  bool lstrip = false;          // includes the white space before it
+  bool rstrip = false;          // includes the white space after it
+  bool normalized = false;      // looked for in the normalized text
+  bool special = false;         // can be treated as plain text on request
+  std::string searched = {};    // what the normalizer leaves of `content`, if that differs: what is
+                                // looked for if `normalized`, and what decoding shows
+  bool was_normalized = false;  // in a spelling of the token that this one replaced
 };
 
 /// A set of added tokens. The leftmost match wins, and among those the longest.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -30,10 +31,11 @@ std::map<int32_t, AddedToken> read_decoder(const json& decoder, const std::strin
   return tokens;
 }
 
-/// All that two spellings of a token may differ in.
-auto flags_of(const AddedToken& token) {
-  return std::tie(token.content, token.single_word, token.lstrip, token.rstrip, token.normalized,
-                  token.special);
+/// All that two spellings of a token may differ in; transformers takes no text for a repetition of
+/// an object.
+auto spelling_of(const SpecialToken& token) {
+  return std::tuple(std::string_view(token.content), token.single_word, token.lstrip, token.rstrip,
+                    token.normalized, token.special, token.form == SpecialToken::Form::text);
 }
 
 }  // namespace
@@ -72,8 +74,10 @@ void FolderTokens::add_to(std::vector<AddedToken>& added, const TokenModel& mode
     token.special |= special_.is_named(token.content);
     if (const auto known = place.find(token.content); known != place.end()) {
       token.id = added[known->second].id;
-      token.special |= added[known->second].special;  // once special, always
-      added[known->second] = std::move(token);
+      AddedToken& earlier = added[known->second];
+      token.special |= earlier.special;  // once special, always
+      token.was_normalized = earlier.normalized || earlier.was_normalized;
+      earlier = std::move(token);
       return;
     }
     if (const auto in_model = model.find(token.content)) {
@@ -90,11 +94,11 @@ void FolderTokens::add_to(std::vector<AddedToken>& added, const TokenModel& mode
   // Of several spellings of one new token the last that is not a repetition counts.
   std::unordered_set<std::string> known;
   for (const auto& [content, at] : place) known.insert(content);
-  std::vector<AddedToken> seen;
-  const std::vector<AddedToken> special = special_.in_order();
-  for (const AddedToken& token : special) {
-    const bool repeated = std::any_of(seen.begin(), seen.end(), [&](const AddedToken& earlier) {
-      return flags_of(earlier) == flags_of(token);
+  std::vector<SpecialToken> seen;
+  const std::vector<SpecialToken> special = special_.in_order();
+  for (const SpecialToken& token : special) {
+    const bool repeated = std::any_of(seen.begin(), seen.end(), [&](const SpecialToken& earlier) {
+      return spelling_of(earlier) == spelling_of(token);
     });
     if (repeated || known.contains(token.content)) continue;
     seen.push_back(token);

@@ -44,9 +44,7 @@ class FolderTokens {
   }
   /// Tokens that count where the configuration has neither extra nor additional ones, whatever
   /// `special_tokens_map.json` says.
-  void set_additional(std::vector<AddedToken> tokens) {
-    special_.set_additional(std::move(tokens));
-  }
+  void set_additional(const std::vector<AddedToken>& tokens) { special_.set_additional(tokens); }
   /// Special tokens lose all their other flags, as Qwen2's class has it.
   void make_special_plain() { special_are_plain_ = true; }
 

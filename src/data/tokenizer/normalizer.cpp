@@ -94,10 +94,11 @@ void Normalizer::add(NormalizerStep step) {
   steps_.push_back(std::move(step));
 }
 
-std::optional<std::string> Normalizer::normalize(std::string_view text,
-                                                 RegexScratch& scratch) const {
+std::optional<std::string> Normalizer::normalize(std::string_view text, RegexScratch& scratch,
+                                                 bool in_middle) const {
   std::optional<std::string> out;
   for (const NormalizerStep& step : steps_) {
+    if (in_middle && std::holds_alternative<Prefix>(step)) continue;
     auto next = std::visit(
         [&](const auto& how) { return apply(how, out ? std::string_view(*out) : text, scratch); },
         step);

@@ -48,9 +48,11 @@ class Normalizer {
   bool empty() const { return steps_.empty(); }
   /// The normalized text, or nothing where it equals `text` (which is well-formed UTF-8). Linear in
   /// the text, but for patterns that go back without bound.
-  std::optional<std::string> normalize(std::string_view text, RegexScratch& scratch) const;
+  /// `in_middle`: the text goes on another, and gets no prefix.
+  std::optional<std::string> normalize(std::string_view text, RegexScratch& scratch,
+                                       bool in_middle = false) const;
   /// The same, and where the bytes come from (normalizer_places.cpp).
-  void normalize(TrackedText& text, RegexScratch& scratch) const;
+  void normalize(TrackedText& text, RegexScratch& scratch, bool in_middle = false) const;
 
  private:
   std::vector<NormalizerStep> steps_;

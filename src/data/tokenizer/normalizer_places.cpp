@@ -93,9 +93,11 @@ void apply(const Charsmap& map, TrackedText& text, RegexScratch&) {
 
 }  // namespace
 
-void Normalizer::normalize(TrackedText& text, RegexScratch& scratch) const {
-  for (const NormalizerStep& step : steps_)
+void Normalizer::normalize(TrackedText& text, RegexScratch& scratch, bool in_middle) const {
+  for (const NormalizerStep& step : steps_) {
+    if (in_middle && std::holds_alternative<Prefix>(step)) continue;
     std::visit([&](const auto& how) { apply(how, text, scratch); }, step);
+  }
 }
 
 }  // namespace viaduct

@@ -51,17 +51,18 @@ std::unique_ptr<TokenModel::Scratch> PipelineModel::make_scratch() const {
 }
 
 std::optional<std::string> PipelineModel::normalize(std::string_view text, Scratch& scratch) const {
-  return normalizer_.normalize(text, static_cast<PieceScratch&>(scratch).regex);
+  return normalizer_.normalize(text, static_cast<PieceScratch&>(scratch).regex, scratch.in_middle);
 }
 
 void PipelineModel::encode(std::string_view normalized, Scratch& scratch,
                            std::vector<int32_t>& ids) const {
-  pre_tokenizer_.split(normalized, scratch.at_start, static_cast<PieceScratch&>(scratch).regex,
+  pre_tokenizer_.split(normalized, {scratch.at_start, scratch.in_middle},
+                       static_cast<PieceScratch&>(scratch).regex,
                        [&](std::string_view piece) { encode_piece(piece, scratch, ids); });
 }
 
 void PipelineModel::normalize_tracked(TrackedText& text, Scratch& scratch) const {
-  normalizer_.normalize(text, static_cast<PieceScratch&>(scratch).regex);
+  normalizer_.normalize(text, static_cast<PieceScratch&>(scratch).regex, scratch.in_middle);
 }
 
 void PipelineModel::encode_tracked(const TrackedView& normalized, Scratch& any_scratch,

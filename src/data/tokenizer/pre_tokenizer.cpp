@@ -76,32 +76,38 @@ namespace {
 /// A piece of which only the text counts.
 struct PlainView {
   std::string_view text;
-  bool at_start = false;
+  TextBegin begin = {};
 
   PlainView part(size_t from, size_t to) const {
-    return {text.substr(from, to - from), at_start && from == 0};
+    return {text.substr(from, to - from), from == 0 ? begin : TextBegin{}};
   }
 };
 
 bool is_at_start(const PlainView& piece) {
-  return piece.at_start;
+  return piece.begin.at_start;
 }
 bool is_at_start(const TrackedView& piece) {
   return piece.begin == 0;
+}
+bool is_in_middle(const PlainView& piece) {
+  return piece.begin.in_middle;
+}
+bool is_in_middle(const TrackedView&) {
+  return false;
 }
 
 /// A piece in the making out of parts of another.
 class PlainMade {
  public:
-  explicit PlainMade(const PlainView& from) : at_start_(from.at_start) {}
+  explicit PlainMade(const PlainView& from) : begin_(from.begin) {}
   void append(const PlainView& part) { text_ += part.text; }
   /// A text in the place of the byte `at` of `from`.
   void append(std::string_view text, const PlainView&, size_t) { text_ += text; }
-  PlainView view() const { return {text_, at_start_}; }
+  PlainView view() const { return {text_, begin_}; }
 
  private:
   std::string text_;
-  bool at_start_;
+  TextBegin begin_;
 };
 
 class TrackedMade {
@@ -156,7 +162,8 @@ struct PreTokenizer::Run {
     Made<View> marked(text);
     const bool begins =
         how.prefix == Prefix::always || (how.prefix == Prefix::first && is_at_start(text));
-    if (begins && text.text.front() != ' ' && !text.text.starts_with(how.mark))
+    if (begins && !is_in_middle(text) && text.text.front() != ' ' &&
+        !text.text.starts_with(how.mark))
       marked.append(how.mark, text, 0);
     const size_t end = text.text.size();
     for (size_t at = 0; at < end;) {
@@ -173,7 +180,7 @@ struct PreTokenizer::Run {
   }
 
   void take(const SpacePrefixStep&, size_t step, const View& text) const {
-    if (text.text.front() == ' ') return apply(step + 1, text);
+    if (text.text.front() == ' ' || is_in_middle(text)) return apply(step + 1, text);
     Made<View> begun(text);
     begun.append(" ", text, 0);
     begun.append(text);
@@ -181,10 +188,10 @@ struct PreTokenizer::Run {
   }
 };
 
-void PreTokenizer::split(std::string_view text, bool at_start, RegexScratch& scratch,
+void PreTokenizer::split(std::string_view text, TextBegin begin, RegexScratch& scratch,
                          FunctionRef<void(std::string_view)> piece) const {
   const auto take_text = [&](const PlainView& found) { piece(found.text); };
-  Run<PlainView>{steps_, scratch, take_text}.apply(0, {text, at_start});
+  Run<PlainView>{steps_, scratch, take_text}.apply(0, {text, begin});
 }
 
 void PreTokenizer::split(const TrackedView& text, RegexScratch& scratch,

@@ -38,6 +38,12 @@ struct SpaceMarkStep {
 /// Each piece that does not begin with a space gets one.
 struct SpacePrefixStep {};
 
+/// Where a text to cut begins in the whole text that is encoded.
+struct TextBegin {
+  bool at_start = false;   // with the whole text
+  bool in_middle = false;  // in the middle: its first piece gets no mark or space
+};
+
 /// A sequence of steps, each applied to the pieces of the previous one.
 class PreTokenizer {
  public:
@@ -49,8 +55,7 @@ class PreTokenizer {
   void add_prefix_space() { add_step(SpacePrefixStep{}); }
 
   /// Calls `piece` for each non-empty piece of `text` in order. `text` is well-formed UTF-8.
-  /// `at_start`: it begins the text that is encoded.
-  void split(std::string_view text, bool at_start, RegexScratch& scratch,
+  void split(std::string_view text, TextBegin begin, RegexScratch& scratch,
              FunctionRef<void(std::string_view)> piece) const;
   /// The same with the places of the pieces.
   void split(const TrackedView& text, RegexScratch& scratch,

@@ -237,6 +237,8 @@ char32_t take_character_escape(RegexText& text, size_t begin) {
     case 'x':
       if (text.take("{")) {
         const auto value = take_number(text, 16, 1, 8);
+        if (value && text.peek() == ' ')
+          text.refuse(begin, "lists characters, which is not supported; expected one");
         if (!text.take("}")) text.refuse(begin, "has no closing brace");
         return checked(value);
       } else {

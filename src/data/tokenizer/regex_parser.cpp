@@ -7,6 +7,7 @@
 
 #include "data/tokenizer/regex_any_case.h"
 #include "data/tokenizer/regex_brackets.h"
+#include "data/tokenizer/regex_modes.h"
 #include "data/tokenizer/regex_quantifiers.h"
 #include "data/tokenizer/regex_shorthands.h"
 #include "data/tokenizer/regex_tree.h"
@@ -18,10 +19,6 @@ using Kind = RegexNode::Kind;
 
 constexpr int kMaxNesting = 200;
 
-struct Modes {
-  bool any_case = false, dot_takes_lines = false, extended = false;
-};
-
 class Parser {
  public:
   explicit Parser(std::string_view pattern) : text_(pattern) {}
@@ -29,107 +26,80 @@ class Parser {
   RegexNode parse() {
     RegexNode whole = alternatives({}, 0);
     if (!text_.done()) text_.refuse(text_.at, "closes no group");
+    // Without named groups the others capture.
+    if (plain_in_absent_behind_ && !has_named_) {
+      text_.at = *plain_in_absent_behind_ + 1;
+      refuse_in_behind(*plain_in_absent_behind_, "captures inside a negative look-behind");
+    }
     return whole;
   }
 
  private:
   /// Up to the end or a ")", which stays.
-  RegexNode alternatives(Modes modes, int depth) {
+  RegexNode alternatives(RegexModes modes, int depth) {
     if (depth > kMaxNesting) text_.refuse(text_.at, "nests too deeply");
     std::vector<RegexNode> found;
+    bool anchor = false;
     do {
       found.push_back(sequence(modes, depth));
+      anchor |= is_anchor_;
     } while (text_.take("|"));
+    is_anchor_ = anchor;
     if (found.size() == 1) return std::move(found.front());
     return RegexNode::of(Kind::alternatives, std::move(found));
   }
 
-  RegexNode sequence(Modes modes, int depth) {
+  RegexNode sequence(RegexModes modes, int depth) {
     RegexNode made;
+    bool anchor = false;
     std::u32string run;  // characters that case folding may join
     const auto finish_run = [&] {
       if (!run.empty()) made.children.push_back(any_case_.of_text(run));
       run.clear();
     };
     while (!text_.done() && text_.peek() != '|' && text_.peek() != ')') {
-      if (modes.extended && skip_extended()) continue;
+      if (skip_ignored(text_, modes)) continue;
       const size_t begin = text_.at;
       if (const auto changed = take_modes(modes)) {  // for the rest of this group
         finish_run();
         made.children.push_back(alternatives(*changed, depth + 1));
+        is_anchor_ = false;
         return made;
       }
       const auto literal = take_literal(modes);
-      if (literal && modes.any_case && !quantifier_follows(text_)) {
+      if (literal && modes.any_case && !is_repeated(text_, modes)) {
         run.push_back(*literal);
         continue;
       }
       finish_run();
-      std::optional<RegexNode> node;
-      if (literal) {
-        node = modes.any_case ? any_case_.of_text(std::u32string(1, *literal))
-                              : RegexNode::of(CodePointSet(*literal));
-      } else {
+      is_anchor_ = false;
+      RegexNode node;
+      if (!literal) {
         node = atom(modes, depth);
+      } else if (modes.any_case) {
+        node = any_case_.of_text(std::u32string(1, *literal));
+      } else {
+        node = RegexNode::of(CodePointSet(*literal));
       }
-      if (node) made.children.push_back(quantified(std::move(*node), begin, modes));
+      made.children.push_back(quantified(std::move(node), begin, modes));
+      anchor = is_anchor_;
     }
     finish_run();
+    is_anchor_ = anchor && made.children.size() == 1;
     return made;
   }
 
-  /// In extended mode: white space and comments.
-  bool skip_extended() {
-    const char32_t c = text_.peek();
-    if (c == ' ' || (c >= '\t' && c <= '\r')) {
-      ++text_.at;
-      return true;
-    }
-    if (c != '#') return false;
-    while (!text_.done() && text_.peek() != '\n') ++text_.at;
-    return true;
-  }
-
   /// "(?i-m)", without a colon.
-  std::optional<Modes> take_modes(Modes modes) {
+  std::optional<RegexModes> take_modes(RegexModes modes) {
     const size_t begin = text_.at;
     if (!text_.take("(?")) return std::nullopt;
-    if (read_modes(modes, begin) && text_.take(")")) return modes;
+    if (read_modes(text_, modes) && text_.take(")")) return modes;
     text_.at = begin;
     return std::nullopt;
   }
 
-  /// Letters of modes up to ":" or ")"; false, at the place before them, if there are others.
-  bool read_modes(Modes& modes, size_t) {
-    const size_t begin = text_.at;
-    bool on = true;
-    for (;; ++text_.at) {
-      switch (text_.peek()) {
-        case '-':
-          on = false;
-          break;
-        case 'i':
-          modes.any_case = on;
-          break;
-        case 'm':
-          modes.dot_takes_lines = on;
-          break;
-        case 'x':
-          modes.extended = on;
-          break;
-        case ':':
-        case ')':
-          if (text_.at > begin) return true;
-          [[fallthrough]];
-        default:
-          text_.at = begin;
-          return false;
-      }
-    }
-  }
-
   /// A character that stands for itself, or its escape.
-  std::optional<char32_t> take_literal(const Modes&) {
+  std::optional<char32_t> take_literal(const RegexModes&) {
     const char32_t c = text_.peek();
     switch (c) {
       case '.':
@@ -173,42 +143,39 @@ class Parser {
     return value;
   }
 
-  /// Anything but a literal. Nothing for comments.
-  std::optional<RegexNode> atom(Modes modes, int depth) {
+  /// Anything but a literal.
+  RegexNode atom(RegexModes modes, int depth) {
     const size_t begin = text_.at;
     const char32_t c = text_.characters[text_.at++];
     switch (c) {
       case '.':
         return any_character(modes.dot_takes_lines);
       case '^':
+        is_anchor_ = true;
         return line_begin();
       case '$':
+        is_anchor_ = true;
         return line_end();
       case '[':
         return bracketed(begin, modes);
       case '(':
         return group(begin, modes, depth);
       case '\\':
-        return escape(begin);
+        return escape(begin, modes);
       default:
         text_.refuse(begin, "repeats nothing");
     }
   }
 
-  RegexNode bracketed(size_t begin, const Modes& modes) {
+  RegexNode bracketed(size_t begin, const RegexModes& modes) {
     Brackets found = take_brackets(text_, begin);
     if (modes.any_case) return any_case_.of_brackets(std::move(found));
     return RegexNode::of(found.negated ? ~found.set : std::move(found.set));
   }
 
-  std::optional<RegexNode> group(size_t begin, Modes modes, int depth) {
+  RegexNode group(size_t begin, RegexModes modes, int depth) {
     std::optional<Kind> kind;
-    bool negated = false;
-    if (text_.take("?#")) {
-      while (!text_.done() && text_.peek() != ')') ++text_.at;
-      if (!text_.take(")")) text_.refuse(begin, "has no closing parenthesis");
-      return std::nullopt;
-    }
+    bool negated = false, encloses = false;
     if (text_.take("?=")) {
       kind = Kind::ahead;
     } else if (text_.take("?!")) {
@@ -222,22 +189,32 @@ class Parser {
     } else if (text_.take("?>")) {
       kind = Kind::atomic;
     } else if (text_.take("?<") || text_.take("?'")) {
-      const char32_t close = text_.characters[text_.at - 1] == '<' ? '>' : '\'';
-      size_t letters = 0;
-      for (; !text_.done() && text_.peek() != close; ++letters) ++text_.at;
-      if (text_.done() || letters == 0) text_.refuse(begin, "is a group without a name");
-      ++text_.at;
+      encloses = has_named_ = true;
+      take_group_name(text_, begin);
+      if (modes.in_absent_behind) refuse_in_behind(begin, "captures inside a negative look-behind");
     } else if (text_.take("?")) {
-      if (!text_.take(":") && !(read_modes(modes, begin) && text_.take(":"))) {
+      encloses = !text_.take(":");
+      if (encloses && !(read_modes(text_, modes) && text_.take(":"))) {
         ++text_.at;
         text_.refuse(begin, "is a kind of group that is not supported");
       }
     } else if (text_.peek() == '*') {
       ++text_.at;
       text_.refuse(begin, "is a kind of group that is not supported");
+    } else {
+      encloses = true;
+      if (modes.in_absent_behind && !plain_in_absent_behind_) plain_in_absent_behind_ = begin;
     }
+    if (kind == Kind::ahead && modes.is_in_behind())
+      refuse_in_behind(begin, "looks ahead inside a look-behind");
+    if (kind == Kind::behind && negated && modes.in_behind)
+      refuse_in_behind(begin, "is a negative look-behind inside a look-behind");
+    modes.in_behind |= kind == Kind::behind && !negated;
+    modes.in_absent_behind |= kind == Kind::behind && negated;
     RegexNode inside = alternatives(modes, depth + 1);
     if (!text_.take(")")) text_.refuse(begin, "has no closing parenthesis");
+    if (encloses || kind == Kind::atomic) is_anchor_ = false;
+    if (kind == Kind::ahead || kind == Kind::behind) is_anchor_ = true;
     if (kind == Kind::behind) {
       std::vector<RegexNode> ways{inside};
       if (inside.kind == Kind::alternatives) ways = inside.children;
@@ -249,20 +226,32 @@ class Parser {
     return RegexNode::of(*kind, {std::move(inside)}, negated);
   }
 
-  RegexNode escape(size_t begin) {
+  [[noreturn]] void refuse_in_behind(size_t begin, std::string_view problem) const {
+    text_.refuse(begin, std::string(problem) + ", which Oniguruma refuses");
+  }
+
+  RegexNode escape(size_t begin, const RegexModes& modes) {
     if (auto set = take_set_escape(text_, begin, false)) return RegexNode::of(std::move(*set));
+    static constexpr std::u32string_view kAnchors = U"AzZbBK";
+    const char32_t letter = text_.peek();
+    is_anchor_ = kAnchors.find(letter) != std::u32string_view::npos;
+    if ((letter == 'z' || letter == 'Z') && modes.is_in_behind()) {
+      ++text_.at;
+      refuse_in_behind(begin, "looks for the end of the text inside a look-behind");
+    }
     if (auto known = shorthand_of(text_.characters[text_.at++])) return std::move(*known);
     text_.refuse(begin, "is an escape that is not supported");
   }
 
-  RegexNode quantified(RegexNode node, size_t begin, const Modes& modes) {
+  RegexNode quantified(RegexNode node, size_t begin, const RegexModes& modes) {
     while (true) {
-      if (modes.extended) {
-        while (!text_.done() && skip_extended()) {
-        }
-      }
+      skip_ignored(text_, modes);
       const auto taken = take_quantifier(text_, begin);
       if (!taken) return node;
+      if (is_anchor_)
+        text_.refuse(begin,
+                     "repeats an anchor or a look-around, alone or as an alternative, which "
+                     "Oniguruma refuses");
       RegexNode repeated = RegexNode::of(Kind::repeat, {std::move(node)});
       repeated.least = taken->least;
       repeated.most = taken->most;
@@ -272,6 +261,11 @@ class Parser {
   }
 
   RegexText text_;
+  /// Whether what was read last is an anchor or a look-around, or alternatives with one, without a
+  /// group around them that captures, changes modes or is atomic.
+  bool is_anchor_ = false;
+  bool has_named_ = false;                        // a named group
+  std::optional<size_t> plain_in_absent_behind_;  // the first "(" in a negative look-behind
   RegexAnyCase any_case_;
 };
 

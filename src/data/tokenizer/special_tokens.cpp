@@ -21,23 +21,25 @@ bool is_kept_token(const ordered_json& value) {
 
 /// A string, or an object with "content"; nothing for what is no token. An object that says that it
 /// is one ("__type") has flags of its own in a configuration; all others are special.
-std::optional<AddedToken> special_token(const ordered_json& value, bool in_map,
-                                        const std::string& source) {
-  AddedToken token;
+std::optional<SpecialToken> special_token(const ordered_json& value, bool in_map,
+                                          const std::string& source) {
+  SpecialToken token;
   if (value.is_string()) {
     token.content = value.get<std::string>();
     token.special = true;
   } else if (value.is_object() && value.contains("content") && value["content"].is_string()) {
     json given = value;
-    if (in_map || !is_kept_token(value)) given["special"] = true;
-    token = parse_added_token(given, 0, source);
+    const bool marked = !in_map && is_kept_token(value);
+    if (!marked) given["special"] = true;
+    token = {parse_added_token(given, 0, source),
+             marked ? SpecialToken::Form::marked_object : SpecialToken::Form::object};
   }
   return token.content.empty() ? std::nullopt : std::optional(std::move(token));
 }
 
-std::vector<AddedToken> tokens_of(const ordered_json& list, bool in_map,
-                                  const std::string& source) {
-  std::vector<AddedToken> tokens;
+std::vector<SpecialToken> tokens_of(const ordered_json& list, bool in_map,
+                                    const std::string& source) {
+  std::vector<SpecialToken> tokens;
   for (const auto& value : list) {
     if (auto token = special_token(value, in_map, source)) tokens.push_back(std::move(*token));
   }
@@ -49,7 +51,7 @@ bool has_content(const auto& members, const std::string& content) {
                      [&](const auto& member) { return member.second.content == content; });
 }
 
-void set(auto& members, const std::string& key, const AddedToken& token) {
+void set(auto& members, const std::string& key, const SpecialToken& token) {
   const auto known = std::find_if(members.begin(), members.end(),
                                   [&](const auto& member) { return member.first == key; });
   if (known == members.end()) {
@@ -138,11 +140,11 @@ void SpecialTokens::read_map(const TokenizerFiles& files) {
   const Document document = read_document(files, kSpecialTokensFile, true);
   if (const auto extra = document.list("extra_special_tokens")) take_extra(*extra, document);
   if (const auto additional = document.list("additional_special_tokens"))
-    additional_ = tokens_of(*additional, true, document.source);
+    additional_ = tokens_of(*additional, false, document.source);  // marked ones keep their flags
 }
 
-std::vector<AddedToken> SpecialTokens::in_order() const {
-  std::vector<AddedToken> tokens;
+std::vector<SpecialToken> SpecialTokens::in_order() const {
+  std::vector<SpecialToken> tokens;
   for (const char* name : kTokenRoles) {
     if (const auto found = named_.find(name); found != named_.end())
       tokens.push_back(found->second);
@@ -155,9 +157,14 @@ std::vector<AddedToken> SpecialTokens::in_order() const {
   return tokens;
 }
 
+void SpecialTokens::set_additional(const std::vector<AddedToken>& tokens) {
+  additional_.clear();
+  for (const AddedToken& token : tokens) additional_.push_back({token, SpecialToken::Form::text});
+}
+
 void SpecialTokens::name_by_default(const std::string& name, const std::string& content) {
   if (!given_.insert(name).second || content.empty()) return;
-  AddedToken token;
+  SpecialToken token;
   token.content = content;
   token.special = true;
   named_[name] = token;
@@ -173,9 +180,12 @@ bool SpecialTokens::is_named(const std::string& content) const {
 }
 
 bool SpecialTokens::is_special(const std::string& content) const {
-  return has_content(named_, content) ||
-         (extra_ && std::any_of(extra_->begin(), extra_->end(),
-                                [&](const AddedToken& token) { return token.content == content; }));
+  const auto is_it = [&](const SpecialToken& token) {
+    return token.content == content && token.form != SpecialToken::Form::marked_object;
+  };
+  return std::any_of(named_.begin(), named_.end(),
+                     [&](const auto& member) { return is_it(member.second); }) ||
+         (extra_ && std::any_of(extra_->begin(), extra_->end(), is_it));
 }
 
 }  // namespace viaduct

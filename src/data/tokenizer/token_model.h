@@ -44,6 +44,8 @@ class TokenModel {
     virtual ~Scratch() = default;
     UnknownBytes unknown;  // of the text encoded since the owner reset it
     bool at_start = true;  // the next text to encode begins that of the owner
+    // The next text goes on after bytes that are no text: nothing is put before it.
+    bool in_middle = false;
   };
 
   TokenModel() = default;

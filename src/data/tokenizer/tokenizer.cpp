@@ -33,7 +33,7 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
                   "{}: added token \"{}\" has id {}, which is token \"{}\"", source, added.content,
                   added.id, *other);
     any_normalized_ |= added.normalized;
-    if (added.normalized && is_valid_utf8(added.content)) {
+    if ((added.normalized || added.was_normalized) && is_valid_utf8(added.content)) {
       const auto normalized = model_->normalize(added.content, *scratch);
       VIADUCT_CHECK(ConfigError, !normalized || !normalized->empty(),
                     "{}: the normalizer leaves nothing of added token \"{}\", which is not "
@@ -98,7 +98,7 @@ struct Tokenizer::Encoding {
     const auto token = [&](int32_t id, std::string_view) { add(id); };
     const auto plain = [&](std::string_view part) {
       model.encode(part, scratch, ids);
-      scratch.at_start = false;
+      scratch.at_start = scratch.in_middle = false;
     };
     if (tokenizer.any_normalized_) {
       split(normalized, true, plain, token);
@@ -123,13 +123,14 @@ struct Tokenizer::Encoding {
     };
     const auto plain = [&](std::string_view part) {
       tokenizer.model_->encode_tracked(view_of(part), scratch, ids, places);
+      scratch.at_start = scratch.in_middle = false;
     };
     split(whole.text, true, plain, token);
   }
 
   void add(int32_t id) const {
     ids.push_back(id);
-    scratch.at_start = false;
+    scratch.at_start = scratch.in_middle = false;
   }
 };
 
@@ -139,6 +140,7 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
   TokenModel::Scratch& scratch = *cache.scratch_;
   scratch.unknown = {};
   scratch.at_start = true;
+  scratch.in_middle = false;
   const bool special_as_text = options.special_as_text || splits_special_;
   const Encoding encoding{*this, special_as_text, options.added_as_text, scratch, text,
                           ids,   places};
@@ -154,6 +156,8 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
     } else {
       VIADUCT_CHECK(ConfigError, model_->encode_bytes(stretch.text, scratch, ids),
                     "a tokenizer of kind {} encodes only UTF-8 text", kind());
+      scratch.at_start = false;
+      scratch.in_middle = true;
     }
   }
   return scratch.unknown;

@@ -62,6 +62,33 @@ class Walk {
   size_t at_ = 0;
 };
 
+/// A member of an object in a text.
+struct Member {
+  size_t begin = 0, last = 0;  // the first and the last byte of its value; both 0: there is none
+  size_t inside = 0;           // after the brace that opens the object
+  bool others = false;
+};
+
+Member find(std::string_view text, std::string_view name, std::string_view where) {
+  Walk walk(text, where);
+  Member found;
+  walk.demand('{');
+  found.inside = walk.at();
+  for (walk.skip_space(); !walk.take('}'); walk.take(',')) {
+    const std::string_view key = walk.string();
+    walk.demand(':');
+    walk.skip_space();
+    const size_t begin = walk.at(), last = walk.value();
+    if (key == name) {
+      found.begin = begin;
+      found.last = last;
+      return found;
+    }
+    found.others = true;
+  }
+  return found;
+}
+
 std::string joined(const std::vector<std::string>& entries, bool first) {
   std::string text;
   for (const std::string& entry : entries) {
@@ -74,26 +101,29 @@ std::string joined(const std::vector<std::string>& entries, bool first) {
 
 }  // namespace
 
+std::string_view list_text(std::string_view text, std::string_view name, std::string_view where) {
+  const Member list = find(text, name, where);
+  if (list.begin == 0 || text[list.begin] != '[') return {};
+  return text.substr(list.begin, list.last + 1 - list.begin);
+}
+
+std::string with_list(std::string_view text, std::string_view name, std::string_view list,
+                      std::string_view where) {
+  const Member old = find(text, name, where);
+  if (old.begin > 0)
+    return fmt::format("{}{}{}", text.substr(0, old.begin), list, text.substr(old.last + 1));
+  return fmt::format("{}\n  \"{}\": {}{}{}", text.substr(0, old.inside), name, list,
+                     old.others ? "," : "", text.substr(old.inside));
+}
+
 std::string with_longer_list(std::string_view text, std::string_view name,
                              const std::vector<std::string>& entries, std::string_view where) {
-  Walk walk(text, where);
-  walk.demand('{');
-  const size_t begin = walk.at();
-  bool any = false;
-  for (walk.skip_space(); !walk.take('}'); walk.take(',')) {
-    any = true;
-    const std::string_view key = walk.string();
-    walk.demand(':');
-    walk.skip_space();
-    const size_t opens = walk.at(), closes = walk.value();
-    if (key != name) continue;
-    VIADUCT_CHECK(IoError, text[opens] == '[', "{}: {} must be a list", where, name);
-    const size_t last = text.find_last_not_of(kSpace, closes - 1);
-    return std::string(text.substr(0, last + 1)) + joined(entries, last == opens) + "\n  " +
-           std::string(text.substr(closes));
-  }
-  return fmt::format("{}\n  \"{}\": [{}\n  ]{}{}", text.substr(0, begin), name,
-                     joined(entries, true), any ? "," : "", text.substr(begin));
+  const Member old = find(text, name, where);
+  if (old.begin == 0) return with_list(text, name, "[" + joined(entries, true) + "\n  ]", where);
+  VIADUCT_CHECK(IoError, text[old.begin] == '[', "{}: {} must be a list", where, name);
+  const size_t last = text.find_last_not_of(kSpace, old.last - 1);
+  return std::string(text.substr(0, last + 1)) + joined(entries, last == old.begin) + "\n  " +
+         std::string(text.substr(old.last));
 }
 
 }  // namespace viaduct

@@ -148,7 +148,7 @@ void BpeTrainer::add_line(std::string_view line) {
     repaired = lossy_utf8(line);
     line = repaired;
   }
-  pre_tokenizer_.split(line, true, scratch_,
+  pre_tokenizer_.split(line, {.at_start = true}, scratch_,
                        [this](std::string_view piece) { ++pieces_[std::string(piece)]; });
 }
 

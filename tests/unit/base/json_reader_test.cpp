@@ -131,6 +131,8 @@ TEST(JsonReader, ShowsNamesAsText) {
   EXPECT_EQ(shown_name("a\xc4"), "a?");
   EXPECT_EQ(shown_name("\x80\xf8z\n"), "??z?");
   EXPECT_EQ(shown_name("\u00e9\U0001F600"), "\u00e9\U0001F600");
+  for (const char* ill_formed : {"\xc0\x80", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80"})
+    EXPECT_EQ(shown_name(ill_formed), std::string(std::string_view(ill_formed).size(), '?'));
   const std::string long_name(199, 'a');
   EXPECT_EQ(shown_name(long_name + "\u00e9"), long_name + "...");
   EXPECT_EQ(shown_name(long_name + "b"), long_name + "b");

@@ -41,6 +41,9 @@ TEST(OutputFile, AppearsOnlyOnCommit) {
   EXPECT_EQ(read_file(path), "whole");
   EXPECT_THROW(read_file(path, 3), IoError);
   EXPECT_THROW(MappedFile(folder / "missing"), IoError);
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);  // nobody writes: not waited for
+  EXPECT_THAT([&] { MappedFile(folder / "pipe"); },
+              ThrowsMessage<IoError>(HasSubstr("not a regular file")));
   EXPECT_THROW(write_file_atomically(folder / "missing/a.txt", ""), IoError);
 }
 

@@ -9,9 +9,11 @@
 #include "base/json.h"
 #include "base/output_file.h"
 #include "conversation/chat_files.h"
+#include "data/dataset_files.h"
 #include "data/image_files.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/token_record.h"
 #include "image/image_index.h"
 #include "support/chat_tokenizer.h"
 #include "support/paths.h"
@@ -217,6 +219,12 @@ TEST_F(ImageRows, ATextThatSpellsTheTokenIsRefused) {
   EXPECT_FALSE(has_images(settings_.output.string()));
 }
 
+TEST_F(ImageRows, AnAnswerIsKeptWithoutTheToken) {
+  convert(line(kTwo), kMarks, kGemma3);
+  EXPECT_EQ(places_->without_places("a<image><boi>b<im<boi>age><eoi>"), "ab<eoi>");
+  EXPECT_EQ(places_->without_places("none"), "none");
+}
+
 TEST_F(ImageRows, DataWithoutPicturesTakeTheOldIndexAway) {
   convert(line(kTwo));
   EXPECT_TRUE(has_images(settings_.output.string()));
@@ -224,6 +232,31 @@ TEST_F(ImageRows, DataWithoutPicturesTakeTheOldIndexAway) {
               ThrowsMessage<ConfigError>(HasSubstr("has pictures")));
   convert(line(kNone));
   EXPECT_FALSE(has_images(settings_.output.string()));
+}
+
+TEST_F(ImageRows, ThatLostTheirPicturesAreRefused) {
+  convert(line(kTwo) + line(kNone));
+  const std::string prefix = settings_.output.string();
+  EXPECT_EQ(read_token_record(IndexedDataset(prefix))->conversations->images, 2);
+  EXPECT_NO_THROW(check_dataset_files({prefix}, "--input"));
+  std::filesystem::remove(prefix + ".images.idx");
+  EXPECT_THAT([&] { check_dataset_files({prefix}, "--input"); },
+              ThrowsMessage<ConfigError>(HasSubstr(prefix + ".images.idx does not exist")));
+  EXPECT_THAT([&] { merge_indexed_datasets({prefix}, folder_ / "both"); },
+              ThrowsMessage<IoError>(HasSubstr("has a part of the files about its pictures")));
+  std::filesystem::remove(prefix + ".images.bin");
+  std::filesystem::remove(prefix + ".images.jsonl");
+  EXPECT_THAT([&] { check_dataset_files({prefix}, "--input"); },
+              ThrowsMessage<ConfigError>(testing::AllOf(
+                  HasSubstr("--input: data set " + prefix),
+                  HasSubstr("its rows have 2 places of pictures (" + prefix + ".tokens.json)"),
+                  HasSubstr(prefix + ".images.idx, "))));
+  EXPECT_THROW(check_image_files(IndexedDataset(prefix)), IoError);
+  // Without a record, nobody knows.
+  std::filesystem::remove(prefix + ".tokens.json");
+  EXPECT_NO_THROW(check_image_files(IndexedDataset(prefix)));
+  convert(line(kNone));
+  EXPECT_NO_THROW(check_image_files(IndexedDataset(prefix)));
 }
 
 TEST(ImageTokens, AreCountedByTheModelsConfig) {

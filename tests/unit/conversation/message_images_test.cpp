@@ -94,6 +94,8 @@ TEST(MessageImages, WhatDoesNotFitIsRefused) {
       {R"({"image": "data:image/png;base64,AA", )" + end, true, Problem::unknown_part, "no file"},
       {R"({"image": "a.png", )" + end, false, Problem::unknown_part,
        "the line has pictures ('image'), and the model of the tokenizer takes none"},
+      {R"({"images": ["a.png"], "prompt": "what?", "completion": "x"})", true,
+       Problem::unknown_part, "a text has no place for them"},
       {R"({"messages": [{"role": "user", "content": [{"type": "video"}]},
           {"role": "assistant", "content": "x"}]})",
        true, Problem::unknown_part, "'video'"},

@@ -8,6 +8,7 @@
 #include "base/output_file.h"
 #include "data/dataset_builder.h"
 #include "data/image_files.h"
+#include "data/score_mask.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
 
@@ -34,7 +35,8 @@ class ConversationImages : public testing::Test {
     prefix_ = test::write_conversations(
         folder_ / "chats",
         {{{10, 7, 7}, {0, 0, 1}}, {{11, 7}, {0, 1}}, {{12, 7, 7, 7}, {0, 0, 0, 1}}});
-    write_file_atomically(images_prefix(prefix_) + ".idx", "");  // that it has pictures
+    for (const char* ending : {".idx", ".bin", ".jsonl"})  // that it has pictures
+      write_file_atomically(images_prefix(prefix_) + ending, "");
   }
   DatasetConfig config() const {
     DatasetConfig config;
@@ -111,6 +113,20 @@ TEST_F(ConversationImages, AreRefusedWithoutAReader) {
   cut.packing.packed_sequence_size = 8;
   cut.packing.packing_split = true;
   EXPECT_THAT([&] { rows(cut); }, ThrowsMessage<ConfigError>(HasSubstr("packing_split")));
+}
+
+TEST_F(ConversationImages, TheirTokenInDataWithoutPicturesIsNamed) {
+  remove_images(prefix_);
+  DatasetConfig reads = config();
+  reads.images = ImageRowSettings{.channels = 1, .side = 1, .rows = 1, .token = 7};
+  const auto refusal = ThrowsMessage<IoError>(
+      testing::AllOf(HasSubstr("data set " + prefix_ + ": document "),
+                     HasSubstr("has the token of images (id 7) at place 1")));
+  EXPECT_THAT([&] { rows(reads); }, refusal);
+  remove_mask(prefix_);  // a text
+  EXPECT_THAT([&] { rows(reads); }, refusal);
+  reads.images->token = 63;
+  EXPECT_EQ(rows(reads).size(), 1u);
 }
 
 }  // namespace

@@ -149,6 +149,75 @@ TEST_F(FolderTokens, TheLastSpellingOfANewTokenCounts) {
   EXPECT_THAT(encode("a<x>"), ElementsAre(0));
 }
 
+// A text repeats no object, whatever its flags.
+TEST_F(FolderTokens, ATextAfterObjectsOfTheSameTokenCounts) {
+  const json plain = {{"__type", "AddedToken"}, {"content", "<x>"}, {"special", true}};
+  json other = plain;
+  other.update({{"normalized", true}, {"rstrip", true}});
+  write("added_tokens.json", {{"<y>", 7}});
+  write("tokenizer_config.json", {{"eos_token", plain}, {"unk_token", other}});
+  EXPECT_TRUE(load_tokenizer(folder_.path()).added_tokens().find("<x>")->rstrip);
+  write("tokenizer_config.json",
+        {{"eos_token", plain}, {"unk_token", other}, {"pad_token", "<x>"}});
+  EXPECT_FALSE(load_tokenizer(folder_.path()).added_tokens().find("<x>")->rstrip);
+}
+
+class FolderTokensInLowerCase : public FolderTokens {
+ protected:
+  FolderTokensInLowerCase() {
+    write("tokenizer.json", json::parse(R"({
+      "added_tokens": [], "normalizer": {"type": "Lowercase"},
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+      "decoder": {"type": "ByteLevel"},
+      "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": ["a b"]}})"));
+  }
+  Tokenizer load() const { return load_tokenizer(folder_.path()); }
+
+  const json object_ = {{"__type", "AddedToken"}, {"content", "<NEW>"}, {"special", true}};
+};
+
+// transformers reads it before it takes the objects of the configuration for tokens.
+TEST_F(FolderTokensInLowerCase, TheOldestFileCountsBeforeObjectsOfTheConfiguration) {
+  write("added_tokens.json", {{"<NEW>", 4}});
+  write("tokenizer_config.json", {{"unk_token", object_}});
+  const Tokenizer named = load();
+  EXPECT_TRUE(named.added_tokens().find("<NEW>")->special);
+  EXPECT_THAT(named.encode("<new>a"), ElementsAre(4, 0));
+  EXPECT_EQ(named.decode_text(Ids{4}), "<new>");
+  EXPECT_FALSE(named.is_left_out(4));  // "<new>" is not special
+  for (const char* list : {"additional_special_tokens", "extra_special_tokens"}) {
+    write("tokenizer_config.json", {{list, json::array({object_})}});
+    EXPECT_FALSE(load().added_tokens().find("<NEW>")->special) << list;
+    EXPECT_THAT(load().encode("<new>a"), ElementsAre(4, 0)) << list;
+  }
+  write("tokenizer_config.json", {{"unk_token", "<NEW>"}});
+  EXPECT_THAT(load().encode("<new>a"), ElementsAre(0));
+  write("tokenizer_config.json", json::object());
+  write("special_tokens_map.json", {{"unk_token", object_}});
+  EXPECT_THAT(load().encode("<new>a"), ElementsAre(0));
+}
+
+TEST_F(FolderTokensInLowerCase, DecodingShowsTheFirstSpelling) {
+  json normalized = object_;
+  normalized["normalized"] = true;
+  write("tokenizer_config.json",
+        {{"unk_token", normalized}, {"extra_special_tokens", json::array({"<NEW>"})}});
+  const Tokenizer tokenizer = load();
+  EXPECT_THAT(tokenizer.encode("<NEW><new>a"), ElementsAre(4, 0));
+  EXPECT_EQ(tokenizer.decode_text(Ids{4}), "<new>");
+  EXPECT_FALSE(tokenizer.is_left_out(4));
+}
+
+TEST_F(FolderTokensInLowerCase, MarkedObjectsOfTheOlderListKeepTheirFlags) {
+  json object = object_;
+  object["special"] = false;
+  write("special_tokens_map.json", {{"additional_special_tokens", json::array({object})}});
+  EXPECT_FALSE(load().is_special(4));
+  object.erase("__type");
+  write("special_tokens_map.json", {{"additional_special_tokens", json::array({object})}});
+  EXPECT_TRUE(load().is_special(4));
+}
+
 TEST_F(FolderTokens, TheTemplateOfTheJsonDecidesOnBeginAndEnd) {
   write("tokenizer_config.json", {{"eos_token", "<e>"}, {"add_eos_token", true}});
   EXPECT_THAT(load_tokenizer(folder_.path()).encode("a", {.add_special_tokens = true}),

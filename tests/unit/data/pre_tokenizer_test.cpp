@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "data/tokenizer/regex_tree.h"
 
 namespace viaduct {
 namespace {
@@ -13,7 +14,7 @@ using testing::IsEmpty;
 std::vector<std::string> pieces_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
   RegexScratch scratch;
   std::vector<std::string> pieces;
-  pre_tokenizer.split(text, true, scratch,
+  pre_tokenizer.split(text, {.at_start = true}, scratch,
                       [&](std::string_view piece) { pieces.emplace_back(piece); });
   return pieces;
 }
@@ -96,6 +97,91 @@ TEST(Regex, RefusesWhatItCannotCompile) {
   EXPECT_THROW(Regex(R"(\C)"), ConfigError);
   EXPECT_THROW(Regex("\xff"), ConfigError);
   EXPECT_THROW(Regex(std::string(1 << 17, 'a')), ConfigError);
+}
+
+/// What is said of a pattern; "" if it is taken.
+std::string refusal(const std::string& pattern) {
+  try {
+    parse_regex(pattern);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// As the `tokenizers` package, whose patterns Oniguruma reads.
+TEST(Regex, TakesAndRefusesWhatOnigurumaDoes) {
+  for (const char* pattern : {"^*",
+                              "^?a",
+                              "^{0}a",
+                              "$*",
+                              R"(\b+a)",
+                              R"(\A{2})",
+                              R"(\z*)",
+                              R"(\Z?)",
+                              R"(\K*)",
+                              "(?=a)*",
+                              "(?!a){2}b",
+                              "(?<!a)?b",
+                              "(?:$|a)*",
+                              "(?:a|(?=b))*",
+                              "(?:(?:^))*",
+                              "(?:(?:a|^)|b)*",
+                              "(?i)^*",
+                              "^(?#c)*",
+                              "(?x)^ *",
+                              "(?<=a(?=b))b",
+                              "(?<!a(?!c))b",
+                              "(?<=(?<!a)b)c",
+                              "(?<!(?<=(?<!a)b)c)d",
+                              R"((?<=a\z)b)",
+                              R"((?<!\Z)b)",
+                              "(?<!(a))b",
+                              "(?<!(?<n>a))b",
+                              "(?<!(?<=(a)b)c)d",
+                              "(?=(?<!(?=a)b)c)c",
+                              "(?<1>a)",
+                              "(?'0'a)",
+                              "(?<-a>a)",
+                              "(?< a>a)",
+                              "(?<a)b>a)",
+                              "(?#a\\)b",
+                              "(?i)(?#c)*"})
+    EXPECT_NE(refusal(pattern), "") << pattern;
+  for (const char* pattern : {"(?:^a|b)*",
+                              "(^)+a",
+                              "(?:(?=b)c)*",
+                              "(?>$|a)*",
+                              "(?<n>^|a)+",
+                              "(?i:^)*",
+                              "(?:)*",
+                              "(|a)*",
+                              "a(?#c)*",
+                              "(?i)a(?#c)*",
+                              "(?ix)a *",
+                              "((?:a|^)|b)*",
+                              "(?:^^)*",
+                              "(?:(?i)^|a)*",
+                              "a**",
+                              "(?<=(?<=a)b)c",
+                              R"((?<=^a\b)b)",
+                              "(?<!(?<!a)b)c",
+                              "(?<!(?<=(?<=a)b)c)d",
+                              "(?<=(a))b",
+                              "(?<!(?>a))b",
+                              "(?<n>x)(?<!(a))b",
+                              "(?<!(a))(?<n>b)",
+                              "(?=(?<=a)b)c",
+                              "(?<a-b>a)",
+                              "(?<_>a)",
+                              "(?<\u5b571>a)",
+                              "(?<\u00b2>a)",
+                              R"((?#a\)b)c)"})
+    EXPECT_EQ(refusal(pattern), "");
+  EXPECT_THAT(refusal("ab^*c"), testing::HasSubstr("\"^*\" at character 3 repeats an anchor"));
+  EXPECT_THAT(refusal("(?<=a(?=b))b"),
+              testing::HasSubstr("\"(?=\" at character 6 looks ahead inside a look-behind"));
+  EXPECT_THAT(refusal(R"(\x{41 42})"), testing::HasSubstr("lists characters"));
 }
 
 TEST(Regex, GivesUpInsteadOfRunningForEver) {

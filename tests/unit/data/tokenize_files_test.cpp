@@ -71,6 +71,16 @@ class TokenizeFiles : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
+TEST_F(TokenizeFiles, CountsDocumentsThatSpellTheTokenOfImages) {
+  write("a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"x<<\"}\n{\"text\": \"<\"}\n");
+  TokenizeSettings given = settings({"a.jsonl"});
+  EXPECT_EQ(tokenize_files(given, encode_bytes).image_texts, 0);
+  given.image_token = '<';
+  const TokenizeResult result = tokenize_files(given, encode_bytes);
+  EXPECT_EQ(result.image_texts, 2);
+  EXPECT_EQ(result.first_image_text, (folder_ / "a.jsonl").string() + ":2");
+}
+
 TEST_F(TokenizeFiles, ATextFileAndALineAreDocuments) {
   write("a.txt", "two\nlines\n");
   write("b.jsonl",

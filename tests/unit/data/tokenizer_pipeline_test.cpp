@@ -81,7 +81,7 @@ TEST(RegexDialect, CutsAsTokenizersDoes) {
     PreTokenizer made;
     made.add({Regex(item[0].get<std::string>()), behavior_of(item[2])});
     std::vector<std::string> pieces;
-    made.split(item[1].get<std::string>(), true, scratch,
+    made.split(item[1].get<std::string>(), {.at_start = true}, scratch,
                [&](std::string_view piece) { pieces.emplace_back(piece); });
     EXPECT_EQ(pieces, item[3].get<std::vector<std::string>>());
   }

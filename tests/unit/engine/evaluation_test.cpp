@@ -114,6 +114,15 @@ TEST_F(Evaluation, ValidationSetsAreReportedOneByOne) {
   EXPECT_EQ(said("both", "validation_loss").size(), 6u);
 }
 
+TEST_F(Evaluation, AnyNumberOfValidationSets) {
+  const Overrides one_by_one{"validation.multiple_validation_sets=true", "train.train_iters=2"};
+  train_run(run("four", Overrides{blends({{"a"}, {"b", "c", "b", "c"}, {}})} + one_by_one));
+  EXPECT_THAT(said("four", "validation_set"), ElementsAre(0, 1, 2, 3, 0, 1, 2, 3));
+  train_run(run("one", Overrides{blends({{"a"}, {"b"}, {}})} + one_by_one));
+  const auto four = said("four", "validation_loss");
+  EXPECT_THAT(said("one", "validation_loss"), ElementsAre(four[0], four[4]));
+}
+
 // 23 documents of 40 tokens are 28 samples of 32 tokens and a remainder; no batch here divides
 // them.
 TEST_F(Evaluation, AWholeSetIsReadOnceInAnyLayout) {

@@ -110,6 +110,15 @@ TEST_F(ChatPromptsTest, APromptOfALineIsAMessageOfTheUser) {
   const auto made = make_chat_prompts({{R"({"prompt": "Hi", "id": 7})", "line 1"}}, true, prompts_);
   EXPECT_EQ(made[0].text, prompts_.prompt(conversation_of("Hi"), "").text);
   EXPECT_EQ(made[0].id, "7");
+  // What else the line says of the conversation counts, and messages are no prompt's.
+  const std::string begin = "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nHi";
+  const std::string user = R"({"role": "user", "content": "Hi"})";
+  const auto more = make_chat_prompts(
+      {{R"({"prompt": "Hi", "system": "S"})", "line 1"},
+       {R"({"prompt": "no", "system": "S", "messages": [)" + user + "]}", "line 2"}},
+      true, prompts_);
+  EXPECT_THAT(more[0].text, testing::StartsWith(begin));
+  EXPECT_EQ(more[1].text, more[0].text);
   EXPECT_THAT(message_of([&] {
                 make_chat_prompts({{R"({"prompt": "a", "completion": "b"})", "line 1"},
                                    {R"({"prompt": 5})", "line 2"}},

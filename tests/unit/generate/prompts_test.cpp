@@ -105,6 +105,18 @@ TEST(Prompts, AllThatAreEmptyOrTooLongAreNamed) {
   EXPECT_THAT(problems[2], HasSubstr("8 positions"));
 }
 
+TEST(Prompts, ATextThatSpellsTheTokenOfImagesIsNamed) {
+  ModelConfig model;
+  model.max_positions = 64;
+  model.vision.layers = 1, model.vision.image_size = 4, model.vision.patch_size = 2;
+  const std::string text = "KING";
+  model.vision.image_token = shakespeare().encode(text).front();
+  EXPECT_THAT(problems_of([&] {
+                make_prompts({{text, "it"}}, shakespeare(), model, {});
+              }),
+              ElementsAre(HasSubstr(") 1 time, which a text does not have: --chat reads")));
+}
+
 TEST(Prompts, BatchesHoldThoseOfSimilarLength) {
   std::vector<Prompt> prompts;
   for (const int64_t length : {5, 1, 9, 2, 5}) {

@@ -71,6 +71,12 @@ TEST(ReadPicture, AFileThatIsCutOffIsRefused) {
   }
 }
 
+TEST(ReadPicture, NoMemoryIsTakenForAChunkThatEndsBehindTheFile) {
+  std::string png = bytes_of("noise.png");
+  png.insert(33, std::string("\x60\0\0\x1a\x65XIf", 8));  // behind the header
+  EXPECT_THAT(problem_of(png), HasSubstr("a chunk at byte 33 has 1610612762 bytes"));
+}
+
 TEST(ReadPicture, DamageIsRefused) {
   std::string bytes = bytes_of("noise.png");
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x40);

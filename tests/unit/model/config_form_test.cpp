@@ -38,6 +38,22 @@ TEST(ConfigForm, EveryFamilyIsTheSameModelInBoth) {
   }
 }
 
+TEST(ConfigForm, OfAModelWithImagesTheTextModelChanges) {
+  for (const char* name : {"llava_clip", "gemma3_images"}) {
+    SCOPED_TRACE(name);
+    const Json five =
+        Json::parse(read_file(test::test_data("golden") / name / "model" / "config.json"));
+    const Json four = in_form(five, ConfigForm::version4);  // compares the models
+    EXPECT_FALSE(four.at("text_config").contains("rope_parameters"));
+    EXPECT_TRUE(four.at("text_config").contains("rope_theta"));
+    EXPECT_EQ(four.at("torch_dtype"), "float32");
+    EXPECT_EQ(four.at("vision_config"), five.at("vision_config"));
+    const Json again = in_form(four, ConfigForm::version5);
+    EXPECT_TRUE(again.at("text_config").contains("rope_parameters"));
+    EXPECT_EQ(again.at("dtype"), "float32");
+  }
+}
+
 TEST(ConfigForm, RotaryPositionsAndTheFormatHaveTheirNames) {
   const Json four{{"model_type", "llama"},
                   {"vocab_size", 9},

@@ -106,6 +106,25 @@ TEST(Gemma4Config, SettingsOfFullAttentionNeedWhatTheyReadFrom) {
   EXPECT_THAT([&] { check_model_config(model); },
               testing::ThrowsMessage<ConfigError>(
                   HasSubstr("full_attention_num_query_groups: 3 needs a divisor")));
+  model = read(small());
+  model.no_rope_temperature = {.scale = 0.1, .length = 4};  // of one size of heads
+  EXPECT_THAT([&] { check_model_config(model); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr(
+                  "full_attention_kv_channels: 16 needs no_rope_temperature_scale=null")));
+  model = read(small());
+  model.full = {.kv_heads = 1};
+  model.positions = PositionKind::linear_bias;
+  EXPECT_THAT([&] { check_model_config(model); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr(
+                  "full_attention_num_query_groups: a value needs positions without alibi")));
+}
+
+TEST(Gemma4Config, ValuesFromKeysNeedMatricesOfTheirOwn) {
+  ModelConfig model = read(small());
+  model.family = "gpt_neox", model.output_scale = false;  // it stores query, key and value as one
+  EXPECT_THAT([&] { check_model_config(model); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr(
+                  "full_attention_values_from_keys: model family gpt_neox has no names for")));
 }
 
 }  // namespace

@@ -96,6 +96,8 @@ TEST(VisionConfigTest, FeaturesOfSeveralLayersCountFromEitherEnd) {
   EXPECT_THAT(layers("[-2, 1, -5]"), ElementsAre(3, 1, 0));
   EXPECT_THAT(refusal(llava(sizes(), R"("vision_feature_layer": 5, )")),
               HasSubstr("vision_feature_layer: 5, expected -5 to 4"));
+  EXPECT_THAT(refusal(llava(sizes(), R"("vision_feature_layer": [], )")),
+              HasSubstr("vision_feature_layer: [], expected a layer"));
 }
 
 TEST(VisionConfigTest, WhatDoesNotFitIsRefusedByName) {
@@ -138,6 +140,10 @@ TEST(VisionConfigTest, Gemma3PoolsItsPatches) {
               HasSubstr("mm_tokens_per_image: 5, expected the square"));
   EXPECT_THAT(refusal(gemma(R"("mm_tokens_per_image": 9, )")),
               HasSubstr("4 patches of a side do not divide into 3 squares"));
+  std::string dropped = gemma(R"("mm_tokens_per_image": 4, )");
+  dropped.insert(dropped.find(R"("vocab_size")"), R"("attention_dropout": 0.1, )");
+  EXPECT_THAT(refusal(dropped), HasSubstr("model.attention_dropout is not implemented with images "
+                                          "that see tokens ahead of them, as in Gemma 3"));
 }
 
 TEST(VisionConfigTest, WhatIsWrittenIsTheSameModel) {

@@ -323,6 +323,22 @@ TEST(ValidatePrecision, SizesOfProductsOfLatentAttention) {
       ElementsAre(HasSubstr("qk_pos_emb_head_dim) / tensor_model_parallel_size on a rank = 80")));
 }
 
+TEST(ValidatePrecision, SizesOfProductsOfLayersWithoutAWindow) {
+  const auto problems = [](const std::string& last, const std::string& channels) {
+    return outcome_of({"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
+                       "model.window_size=8",
+                       "model.window_layers=[1, 1, 1, 1, 1, 1, 1, " + last + "]",
+                       "model.full_attention_kv_channels=" + channels,
+                       "model.full_attention_num_query_groups=1",
+                       "model.full_attention_values_from_keys=true"})
+        .problems;
+  };
+  EXPECT_THAT(problems("0", "16"), IsEmpty());
+  EXPECT_THAT(problems("0", "12"),
+              ElementsAre(HasSubstr("features of layers without a window on a rank = 108")));
+  EXPECT_THAT(problems("1", "12"), IsEmpty());
+}
+
 TEST(ValidatePrecision, SizesOfProducts) {
   const std::string tp2 = "model.tensor_model_parallel_size=2";
   EXPECT_THAT(outcome_of({"mixed_precision=bf16_with_mxfp8_mixed"}).problems, IsEmpty());

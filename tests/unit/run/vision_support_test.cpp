@@ -64,6 +64,7 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
            {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora", "peft.dim=2"}, "peft.scheme: lora"},
+           {{"optimizer.optimizer=adafactor"}, "optimizer.optimizer: adafactor"},
            {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
             "dataset.packing_split: true"}}) {
     EXPECT_THAT(refusal(overrides),
@@ -75,6 +76,8 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
   EXPECT_THAT(refusal({"model.freeze_language_model=true", "model.freeze_vision_model=true",
                        "model.freeze_vision_projection=true"}),
               HasSubstr("nothing trains"));
+  EXPECT_EQ(refusal({"optimizer.optimizer=adafactor", "model.freeze_vision_model=true"}),
+            "no error");
 }
 
 TEST(VisionSupport, DryRunsCountTheImagesOfRows) {

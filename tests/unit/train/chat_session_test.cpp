@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "conversation/message_images.h"
 #include "support/paths.h"
 
 namespace viaduct {
@@ -67,6 +68,21 @@ TEST_F(ChatSessions, AnswersBecomePartOfTheConversation) {
   ask(chat, "d");
   EXPECT_EQ(asked_.back(), "s:T;u:d;");
   EXPECT_THAT(numbers_, ElementsAre(0, 0, 1, 2));
+}
+
+TEST_F(ChatSessions, PicturesAreOfTheFirstMessageThatStays) {
+  ChatSession chat = session({.positions = 1000, .max_new_tokens = 10, .images = {"a.png"}});
+  const auto nobody = [](const std::string&) {};
+  EXPECT_THROW(chat.ask(conversation_of("all"), "it", nobody), ConfigError);
+  reason_ = StopReason::interrupted;
+  ask(chat, "a");
+  EXPECT_TRUE(chat.conversation().messages.empty());
+  reason_ = StopReason::stop_token;
+  ask(chat, "b");
+  ask(chat, "c");
+  EXPECT_THAT(chat.conversation().messages.front().images, ElementsAre("a.png"));
+  EXPECT_THAT(images_of(chat.conversation()), ElementsAre("a.png"));
+  chat.ask(conversation_of("all"), "it", nobody);
 }
 
 TEST_F(ChatSessions, AdaptersAnswerByName) {
