@@ -15,7 +15,7 @@ namespace {
 using namespace test;
 
 Overrides images(const std::string& model) {
-  return {"checkpoint.pretrained_checkpoint=" + (test_data("golden") / model / "model").string(),
+  return {"model.hf_config=" + (test_data("golden") / model / "model").string(),
           "model.seq_length=24",
           "mixed_precision=fp32",
           "dataset.mock=true",
