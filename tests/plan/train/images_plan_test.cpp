@@ -33,7 +33,7 @@ TEST_P(ImagesPlan, ADryRunHasTheMemoryOfTheRun) {
   const RankDevice rank = make_rank_device(setup.config.dist);
   StepRecord second;
   int steps = 0;
-  TrainerHooks hooks;
+  TrainerHooks hooks{.peak_effort = PeakEffort::glance};
   hooks.stop_requested = [&] {  // called once before the first step, then after each
     rank.device->set_record(++steps == 2 ? &second : nullptr);
     return false;
