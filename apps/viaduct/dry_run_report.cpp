@@ -16,6 +16,7 @@
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/run_length.h"
+#include "run/vision_support.h"
 
 namespace viaduct::cli {
 namespace {
@@ -110,6 +111,7 @@ void print_dry_run(const RunSetup& setup, const DryRunOutput& output,
         {"steps", setup.config.train.train_iters},
         {"samples", batch_schedule(setup.config).samples_after(setup.config.train.train_iters)},
         {"batches", batches_json(setup.config)},
+        {"images_of_row", images_of_row(setup)},
         {"groups", groups_json(parallelism.mesh)},
         {"layers", layers_json(parallelism)},
         {"peak_memory_bytes", fullest.peak.bytes},
@@ -142,6 +144,8 @@ void print_dry_run(const RunSetup& setup, const DryRunOutput& output,
     print_layers(parallelism);
   }
   fmt::print("length: {}\n", length_text(setup.config));
+  if (const std::string images = images_text(setup); !images.empty())
+    fmt::print("images: {}\n", images);
   fmt::print("parameters: {}\n", format_count(static_cast<double>(parameters)));
   if (output.full) {
     print_stages_in_full(stages, plain, fullest, parallelism.mesh.ranks(),

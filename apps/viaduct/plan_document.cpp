@@ -106,6 +106,7 @@ Json search_document(const PlanSearchOptions& options, const PlanRequest& reques
           {"cluster", cluster.name},
           {"gpu", cluster.gpu.name},
           {"gpus", result.ranks},
+          {"images_of_row", result.images_of_row},
           {"capacity_bytes", result.capacity_bytes},
           {"candidates", std::move(candidates)},
           {"rejected", std::move(rejected)},

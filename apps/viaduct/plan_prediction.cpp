@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "model/flops.h"
 #include "rule_report.h"
+#include "run/vision_support.h"
 
 namespace viaduct::cli {
 namespace {
@@ -100,6 +101,7 @@ void print_prediction_document(const PredictedRun& of, const std::optional<Measu
                 {"cluster", cluster.name},
                 {"gpu", cluster.gpu.name},
                 {"gpus", setup.config.dist.ranks},
+                {"images_of_row", images_of_row(setup)},
                 {"predicted", std::move(predicted)},
                 {"stages", std::move(stages)},
                 {"basis", basis},
@@ -122,6 +124,8 @@ void print_prediction(const PredictedRun& of) {
       "step {}, {:.0f} tokens/s a GPU, {:.0f} model TFLOP/s a GPU ({}), MFU {:.1f} % of {}\n",
       format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, p.model_tflops_per_gpu,
       kFlopConvention, 100 * p.mfu, p.peak.describe());
+  if (const std::string images = images_text(setup); !images.empty())
+    fmt::print("images: {}\n", images);
   if (calibrated) {
     const auto shares = basis_shares(p);
     fmt::print(

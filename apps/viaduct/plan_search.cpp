@@ -92,6 +92,7 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
   fmt::print("{} on {} × {} ({}), {} of {} a step, predicted from {}\n", options.model,
              result.ranks, cluster.gpu.name, cluster.name, counted(result.global_batch, "row"),
              counted(result.length, "token"), basis);
+  if (!result.images.empty()) fmt::print("images: {}\n", result.images);
   fmt::print("{}: {} predicted, {} too large, {} left; {:.1f} s\n{}\n",
              counted(result.layouts, "layout"), result.dry_runs, result.rejected.size(),
              result.left, result.seconds, proof_text(result, settings));

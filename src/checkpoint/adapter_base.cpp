@@ -12,8 +12,10 @@
 namespace viaduct {
 namespace {
 
-/// Of names, formats, shapes and bytes of all tensors, in the order of names.
-std::string content_hash(const ModelFolder& folder) {
+/// Of names, formats, shapes and bytes of all tensors, in the order of names: with those for
+/// images, also where the model's text half alone is used.
+std::string content_hash(ModelFolder folder) {
+  folder.images = ImageLayers::read;
   const auto weights = open_weights(folder);
   std::vector<TensorInfo> tensors = weights->tensors();
   std::ranges::sort(tensors, {}, &TensorInfo::name);

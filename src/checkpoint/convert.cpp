@@ -353,10 +353,10 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
 }
 
 /// Whether the result has the layers for images of a model that takes them: GGUF files have text
-/// models alone, and adapters and further tokens are those of text models.
+/// models alone, and further tokens are those of text models.
 bool keeps_images(const ConvertSettings& settings) {
   const bool gguf = settings.format ? *settings.format == ModelFormat::gguf : is_gguf(settings.to);
-  return !gguf && !settings.adapter && !settings.new_tokens;
+  return !gguf && !settings.new_tokens;
 }
 
 ModelFormat output_format(const ConvertSettings& settings, const Input& from) {

@@ -34,7 +34,9 @@ Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& fr
                 "convert: an adapter of PEFT is written as it is stored, in one file; leave out "
                 "{}",
                 settings.dtype ? "--dtype" : "the layout");
-  const ModelConfig model = read_model_config(from);
+  ModelFolder whole = from;
+  whole.images = ImageLayers::read;  // where the run read them
+  const ModelConfig model = read_model_config(whole);
   const PeftAdapter adapter = open_adapter(from.path, model);
   const WrittenAdapter written =
       write_peft_folder(adapter, model, settings.to, model_side_texts(from.path));

@@ -214,7 +214,9 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::hugging_face)
     (void)read_quantization_config(text, where);  // refused before anything is built
   ModelConfig config = read_hf_config(text, where, folder.images);
-  if (config.vision.any() && has_weights(folder)) {
+  const bool weighs = has_weights(folder) &&
+                      !(folder.kind == ModelFolderKind::checkpoint && holds_adapter(folder.path));
+  if (config.vision.any() && weighs) {
     if (folder.kind == ModelFolderKind::hugging_face) {
       heed_image_weights(config.vision, SafetensorsFolder(folder.path));
     } else {
@@ -223,7 +225,7 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   }
   // Checkpoints are written as their configuration says, except converted ones.
   const bool may_differ = folder.kind == ModelFolderKind::hugging_face || config.mtp_layers > 0;
-  if (may_differ && has_weights(folder)) heed_weights(config, *open_weights(folder), where);
+  if (may_differ && weighs) heed_weights(config, *open_weights(folder), where);
   return config;
 }
 

@@ -44,7 +44,7 @@ bool says_saved(const std::string& module, const PeftSettings& settings, const M
   const std::string& head = model_family(model.family).names.head;
   const bool shared = settings.ties_saved && is_tied_table(model, module);
   return std::ranges::any_of(settings.saved, [&](const std::string& end) {
-    return module.ends_with(end) || (shared && head.ends_with(end));
+    return is_saved_as(module, end) || (shared && head.ends_with(end));
   });
 }
 
@@ -81,6 +81,11 @@ void check_tied(const TensorSource& source, const std::string& table, bool ties_
 
 }  // namespace
 
+bool is_saved_as(const std::string& module, const std::string& end) {
+  if (module.ends_with(end) || module.starts_with(end + ".")) return true;
+  return module.find("." + end + ".") != std::string::npos;
+}
+
 PeftContents peft_contents(const TensorSource& source, const PeftSettings& settings,
                            const ModelConfig& model, bool of_run) {
   const std::vector<std::string> trainable =
@@ -107,7 +112,7 @@ PeftContents peft_contents(const TensorSource& source, const PeftSettings& setti
   }
   for (const std::string& end : settings.saved) {
     const bool there = std::ranges::any_of(
-        contents.trained, [&](const std::string& module) { return module.ends_with(end); });
+        contents.trained, [&](const std::string& module) { return is_saved_as(module, end); });
     VIADUCT_CHECK(IoError,
                   there || (model.tied_embeddings && settings.ties_saved && head.ends_with(end)),
                   "{}: has no tensor of {}, which adapter_config.json has in modules_to_save",

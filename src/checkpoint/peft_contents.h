@@ -25,6 +25,10 @@ struct PeftContents {
   std::set<std::string> trained;
 };
 
+/// Whether `end`, of modules_to_save, stands for a module: it ends its name, or it is inside such a
+/// one.
+bool is_saved_as(const std::string& module, const std::string& end);
+
 /// `of_run`: the source is a run's checkpoint, which has a tied table alone. It outlives the
 /// result. IoError for tensors that the settings do not explain and for modules that they name and
 /// that are missing, ConfigError for a tied table that trained apart from its head.

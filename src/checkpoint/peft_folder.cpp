@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,6 +16,7 @@
 #include "checkpoint/peft_contents.h"
 #include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_form.h"
+#include "checkpoint/peft_image_names.h"
 #include "checkpoint/peft_settings.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
@@ -115,7 +117,8 @@ std::optional<std::filesystem::path> model_under_adapter(const std::filesystem::
 }
 
 int64_t adapter_vocabulary(const std::filesystem::path& given, const ModelConfig& model) {
-  const AdapterFiles files = open_files(given);
+  AdapterFiles files = open_files(given);
+  files.tensors = with_own_names(std::move(files.tensors), model).tensors;
   const TensorNames& names = model_family(model.family).names;
   const auto rows_of = [&](const std::string& module) -> int64_t {
     const TensorInfo* info = files.tensors->find(kAdapterPrefix + module + ".weight");
@@ -141,11 +144,13 @@ int64_t adapter_vocabulary(const std::filesystem::path& given, const ModelConfig
 PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& model) {
   AdapterFiles files = open_files(given);
   PeftAdapter adapter;
-  adapter.tensors = std::move(files.tensors);
+  OwnNames own = with_own_names(std::move(files.tensors), model);
   const std::filesystem::path place = adapter.folder = std::move(files.folder);
   adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
-  const PeftSettings settings =
-      read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());
+  PeftSettings settings = read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());
+  const PeftModuleNames said(own, settings.targets, holds_adapter(place));
+  settings.saved = own_saved_modules(std::move(settings.saved), own);
+  adapter.tensors = std::move(own.tensors);
   adapter.settings.magnitudes = settings.magnitudes;
   adapter.settings.dropout = settings.dropout;
 
@@ -171,9 +176,10 @@ PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& 
                     where, shown_name(name), near ? "; nearest: " + *near : "");
     }
     const auto parameter = split.parameters.find(name);
-    const std::string& matched = parameter == split.parameters.end() ? name : parameter->second;
+    const std::string matched =
+        said.of(parameter == split.parameters.end() ? name : parameter->second);
     const std::string out =
-        parameter == split.parameters.end() ? settings.targets.left_out_by(name) : "";
+        parameter == split.parameters.end() ? settings.targets.left_out_by(matched) : "";
     VIADUCT_CHECK(IoError, out.empty(),
                   "{}: has {}{}{}, but {} of {} leaves that layer out: they are not of one adapter",
                   where, kAdapterPrefix, shown_name(name), kAdapterA, out, kAdapterConfigFile);
@@ -198,10 +204,16 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& 
       !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
       (std::filesystem::is_directory(to, ignored) && std::filesystem::is_empty(to, ignored));
   VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
-  const PeftForm form = peft_form(adapter, model);
+  PeftForm form = peft_form(adapter, model);
+  std::map<std::string, std::string> names;  // here, by those in the file
+  for (TensorInfo& info : form.infos) {
+    const std::string here = std::exchange(info.name, peft_file_name(model, info.name));
+    names[info.name] = here;
+  }
   UnfinishedFolder unfinished(to);
   write_safetensors(unfinished.path() / kAdapterWeightsFile, form.infos,
-                    [&](const std::string& tensor) {
+                    [&](const std::string& stored) {
+                      const std::string& tensor = names.at(stored);
                       const auto made = form.made.find(tensor);
                       if (made != form.made.end()) return made->second;
                       const bool copy = tensor == form.copied_head;

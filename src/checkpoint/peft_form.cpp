@@ -12,6 +12,7 @@
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
 #include "model/family.h"
+#include "model/image_adapters.h"
 
 namespace viaduct {
 namespace {
@@ -58,12 +59,13 @@ void add_tied_head(PeftForm& form, const PeftAdapter& adapter, const ModelConfig
   form.infos.push_back(info);
 }
 
-/// The configuration with the head in the table's place.
-std::string naming_head(const std::string& text, const TensorNames& names) {
+/// The configuration with the head in the place of `table`, which is the token table's name there.
+std::string naming_head(const std::string& text, const TensorNames& names,
+                        const std::string& table) {
   auto config = parse_json<nlohmann::ordered_json>(text, kAdapterConfigFile);
   auto& saved = config["modules_to_save"];
   for (auto& module : saved)
-    if (module == names.token_embedding) module = names.head;
+    if (module == table) module = names.head;
   return config.dump(2) + "\n";
 }
 
@@ -76,7 +78,8 @@ PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
   const TensorNames& names = model_family(model.family).names;
   const bool names_head =
       !form.copied_head.empty() && !names.token_embedding.ends_with("embed_tokens");
-  if (names_head) form.config = naming_head(form.config, names);
+  if (names_head)
+    form.config = naming_head(form.config, names, peft_module_name(model, names.token_embedding));
   const auto& modules = adapter.settings.modules;
   const bool experts = std::ranges::any_of(
       modules, [](const auto& module) { return is_expert_module(module.first); });

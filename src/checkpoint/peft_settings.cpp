@@ -13,6 +13,7 @@
 #include "model/adapter_modules.h"
 #include "model/adapter_trained.h"
 #include "model/family.h"
+#include "model/image_adapters.h"
 
 namespace viaduct {
 namespace {
@@ -148,6 +149,7 @@ Json plain_number(double value) {
 }
 
 /// Last parts of names where these stand for exactly the adapted modules, else whole names.
+/// Of a model with images always these: parts of it that nothing reads have the same ends.
 std::vector<std::string> target_names(const AdapterSettings& settings, const ModelConfig& model) {
   std::set<std::string> ends, whole;
   for (const auto& [name, shape] : settings.modules) {
@@ -160,8 +162,10 @@ std::vector<std::string> target_names(const AdapterSettings& settings, const Mod
     return module.further >= 0 || !ends.contains(last_part(module.name)) ||
            whole.contains(module.name);
   });
-  const std::set<std::string>& names = all ? ends : whole;
-  return {names.begin(), names.end()};
+  const std::set<std::string>& names = all && !model.vision.any() ? ends : whole;
+  std::vector<std::string> result;
+  for (const std::string& name : names) result.push_back(peft_module_name(model, name));
+  return result;
 }
 
 }  // namespace
@@ -208,14 +212,17 @@ std::string peft_config_text(const AdapterSettings& settings, const ModelConfig&
   const auto rank = most_frequent<int64_t>(all, [](const auto& s) { return s.rank; });
   const auto alpha = most_frequent<double>(all, [](const auto& s) { return s.alpha; });
   Json ranks = Json::object(), alphas = Json::object(), targets = Json::array();
-  for (const auto& [name, shape] : parameters) targets.push_back(name);
-  for (const auto& [name, shape] : all) {
+  for (const auto& [module, shape] : parameters) targets.push_back(peft_module_name(model, module));
+  for (const auto& [module, shape] : all) {
+    const std::string name = peft_module_name(model, module);
     if (shape.rank != rank) ranks[name] = shape.rank;
     if (shape.alpha != alpha) alphas[name] = plain_number(shape.alpha);
   }
   const std::set<std::string>& trained = settings.trained;
   const bool ties = std::ranges::any_of(
       trained, [&](const std::string& module) { return is_tied_table(model, module); });
+  Json saved = Json::array();
+  for (const std::string& module : trained) saved.push_back(peft_module_name(model, module));
   Json config{{"alpha_pattern", alphas},
               {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
               {"bias", "none"},
@@ -225,7 +232,7 @@ std::string peft_config_text(const AdapterSettings& settings, const ModelConfig&
               {"init_lora_weights", true},
               {"lora_alpha", plain_number(alpha)},
               {"lora_dropout", settings.dropout},
-              {"modules_to_save", trained.empty() ? Json() : Json(trained)},
+              {"modules_to_save", trained.empty() ? Json() : saved},
               {"peft_type", "LORA"},
               {"r", rank},
               {"rank_pattern", ranks},

@@ -109,8 +109,11 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
     }
     cut.end_document();
     if (place.cp == 1) continue;
-    for (int64_t t = d.begin; t < d.begin + d.length; ++t)
-      cut.whole_token_index.push_back(t < d.end ? whole.token_index[static_cast<size_t>(t)] : -1);
+    for (int64_t t = d.begin; t < d.begin + d.length; ++t) {
+      const auto at = static_cast<size_t>(t);
+      cut.whole_token_index.push_back(t < d.end ? whole.token_index[at] : -1);
+      if (!features.empty()) cut.dealt->of_image.push_back(t < d.end && features[at] >= 0 ? 1 : 0);
+    }
   }
   return cut;
 }

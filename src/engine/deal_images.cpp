@@ -10,7 +10,7 @@ void deal_images(const HostBatch& whole, const BatchPlace& place, HostBatch& cut
   check_images(whole, place.images);
   const ImageBatch& all = whole.images;
   const int64_t each = (all.count + place.cp - 1) / place.cp;
-  DealtImages dealt{.all = each * place.cp};
+  DealtImages dealt{.all = each * place.cp, .shown = all.count};
   cut.images = {each, all.channels, all.height, all.width, {}};
   if (!whole.sizes_only) {
     const int64_t first = std::min(all.count, place.cp_rank * each),

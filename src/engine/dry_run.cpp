@@ -18,6 +18,7 @@
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/run_length.h"
+#include "run/vision_support.h"
 #include "timeline/record_expansion.h"
 #include "timeline/repeats.h"
 
@@ -42,20 +43,13 @@ std::vector<int32_t> row_documents(const RunSetup& setup) {
   return documents;
 }
 
-/// Images of a row: as conversations have them, else one; as many as there is room for.
-int64_t row_images(const RunSetup& setup) {
-  const auto& images = setup.config.dataset.images;
-  if (!images) return 0;
-  const int64_t found = setup.conversations ? setup.conversations->images : 1;
-  return std::min(found, setup.config.model.seq_length.value() / images->rows);
-}
-
 /// Of a step, without padding of rows.
 double model_flops(const RunSetup& setup) {
   const FlopSizes sizes = flop_sizes(setup.model, setup.config.peft.resolved);
   const int64_t rows = batch_schedule(setup.config).full(),
                 length = setup.config.model.seq_length.value();
-  const double of_images = static_cast<double>(rows * row_images(setup)) * image_flops(setup.model);
+  const double of_images = static_cast<double>(rows * images_of_row(setup)) *
+                           image_flops(setup.model, setup.config.peft.resolved);
   if (!setup.conversations) return training_flops(sizes, rows, length).model() + of_images;
   std::vector<int64_t> lengths(setup.conversations->row_documents.begin(),
                                setup.conversations->row_documents.end());
@@ -125,7 +119,7 @@ HostBatch blank_batch(const RunSetup& setup, int64_t rows, const std::vector<int
   HostBatch batch = blank_rows_of(rows, documents, setup.model.encoder, token, executes);
   if (images)
     add_blank_images(rows, std::accumulate(documents.begin(), documents.end(), int64_t{0}),
-                     row_images(setup), *images, batch);
+                     images_of_row(setup), *images, batch);
   return batch;
 }
 

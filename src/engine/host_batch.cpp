@@ -166,7 +166,7 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
                   "batch: rows of images cannot take the memory of an earlier batch");
     check_images(host, place.images);
     if (place.has_tower) batch.encoder = upload_images(device, host, place);
-    batch.images = upload_batch_images(device, host, place.images);
+    batch.images = upload_batch_images(device, host, place);
   }
   batch.padded = host.has_padding();
   const int parts = place.stream_parts;

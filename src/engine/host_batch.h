@@ -21,9 +21,13 @@ struct HostShiftedTokens {
 
 /// Of a cut over context ranks: where images of the whole micro-batch stand.
 struct DealtImages {
-  int64_t all = 0;  // of all context ranks, blank ones too
+  int64_t all = 0;    // of all context ranks, blank ones too
+  int64_t shown = 0;  // of them, those of the micro-batch
   /// Of each token of this rank the row of its features among those of all images, −1: none.
   std::vector<int32_t> features = {};
+  /// Of each token of the whole micro-batch with its padding (cut_batch.h), whether it is one of an
+  /// image: 1, else 0.
+  std::vector<int8_t> of_image = {};
   std::vector<int64_t> begins = {};  // global index of the first token of each image of this rank
 };
 

@@ -63,7 +63,8 @@ struct ImageRuns {
   int64_t longest = 0;
 };
 
-ImageRuns image_runs(const HostBatch& batch, const ImageForm& form) {
+/// `of_image`: of each token; `offsets`: borders of documents.
+ImageRuns image_runs(const std::vector<int8_t>& of_image, const std::vector<int32_t>& offsets) {
   ImageRuns runs;
   const auto close = [&](size_t begin, size_t end) {
     if (begin == end) return;
@@ -71,12 +72,11 @@ ImageRuns image_runs(const HostBatch& batch, const ImageForm& form) {
     runs.offsets.push_back(static_cast<int32_t>(runs.tokens.size()));
     runs.longest = std::max(runs.longest, static_cast<int64_t>(end - begin));
   };
-  for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
-    const auto first = static_cast<size_t>(batch.document_offsets[d - 1]),
-               end = static_cast<size_t>(batch.document_offsets[d]);
+  for (size_t d = 1; d < offsets.size(); ++d) {
+    const auto first = static_cast<size_t>(offsets[d - 1]), end = static_cast<size_t>(offsets[d]);
     size_t begin = first;
     for (size_t t = first; t < end; ++t) {
-      if (batch.ids[t] == form.token) continue;
+      if (of_image[t] != 0) continue;
       close(begin, t);
       begin = t + 1;
     }
@@ -85,13 +85,27 @@ ImageRuns image_runs(const HostBatch& batch, const ImageForm& form) {
   return runs;
 }
 
-BatchImages::Ahead upload_ahead(Device& device, const HostBatch& batch, const ImageForm& form) {
+/// Of the rows of all `cp` context ranks.
+ImageRuns image_runs(const HostBatch& batch, const ImageForm& form, int cp) {
+  std::vector<int32_t> offsets = batch.document_offsets;
+  for (int32_t& offset : offsets) offset *= cp;
+  if (batch.dealt) return image_runs(batch.dealt->of_image, offsets);
+  std::vector<int8_t> of_image(batch.ids.size());
+  std::ranges::transform(batch.ids, of_image.begin(),
+                         [&](int32_t id) { return static_cast<int8_t>(id == form.token); });
+  return image_runs(of_image, offsets);
+}
+
+BatchImages::Ahead upload_ahead(Device& device, const HostBatch& batch, const ImageForm& form,
+                                int cp) {
   // Without content each image is one by itself.
-  const ImageRuns runs = batch.sizes_only ? ImageRuns() : image_runs(batch, form);
-  const int64_t count = batch.images.count;
+  const ImageRuns runs = batch.sizes_only ? ImageRuns() : image_runs(batch, form, cp);
+  const int64_t count = batch.dealt ? batch.dealt->shown : batch.images.count,
+                tokens = cp * batch.tokens();
   const int64_t rows = batch.sizes_only ? count * form.rows : std::ssize(runs.tokens),
                 images = batch.sizes_only ? count : std::ssize(runs.offsets) - 1;
-  std::vector<int32_t> place(batch.ids.size(), -1), others(batch.ids.size());
+  const auto listed = static_cast<size_t>(batch.sizes_only ? 0 : tokens);
+  std::vector<int32_t> place(listed, -1), others(listed);
   for (size_t t = 0; t < others.size(); ++t) others[t] = static_cast<int32_t>(t);
   for (size_t i = 0; i < runs.tokens.size(); ++i) {
     const auto token = static_cast<size_t>(runs.tokens[i]);
@@ -103,8 +117,8 @@ BatchImages::Ahead upload_ahead(Device& device, const HostBatch& batch, const Im
   };
   BatchImages::Ahead ahead;
   ahead.tokens = list(runs.tokens, rows);
-  ahead.place = list(place, batch.tokens());
-  ahead.others = list(others, batch.tokens());
+  ahead.place = list(place, tokens);
+  ahead.others = list(others, tokens);
   ahead.offsets = list(runs.offsets, images + 1);
   ahead.diagonal = list(std::vector<int32_t>(static_cast<size_t>(images), -1), images);
   ahead.longest = batch.sizes_only ? (count > 0 ? form.rows : 0) : runs.longest;
@@ -179,7 +193,8 @@ std::shared_ptr<const EncoderRows> upload_images(Device& device, const HostBatch
   return rows;
 }
 
-BatchImages upload_batch_images(Device& device, const HostBatch& batch, const ImageForm& form) {
+BatchImages upload_batch_images(Device& device, const HostBatch& batch, const BatchPlace& place) {
+  const ImageForm& form = place.images;
   const Shape shape{batch.tokens()};
   BatchImages places;
   places.rows = (batch.dealt ? batch.dealt->all : batch.images.count) * form.rows;
@@ -194,7 +209,7 @@ BatchImages upload_batch_images(Device& device, const HostBatch& batch, const Im
         }
         std::ranges::copy(feature_rows(batch, form), to);
       });
-  if (form.sees_ahead) places.ahead = upload_ahead(device, batch, form);
+  if (form.sees_ahead) places.ahead = upload_ahead(device, batch, form, place.cp);
   return places;
 }
 

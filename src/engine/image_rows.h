@@ -26,7 +26,7 @@ std::vector<int64_t> image_begins(const HostBatch& batch, const ImageForm& form)
 std::vector<int32_t> feature_rows(const HostBatch& batch, const ImageForm& form);
 
 /// Image i of the batch stands where the image token does for the (i + 1)-th time `form.rows`
-/// times, unless the batch says where (HostBatch::dealt).
-BatchImages upload_batch_images(Device& device, const HostBatch& batch, const ImageForm& form);
+/// times (form: that of `place`), unless the batch says where (HostBatch::dealt).
+BatchImages upload_batch_images(Device& device, const HostBatch& batch, const BatchPlace& place);
 
 }  // namespace viaduct

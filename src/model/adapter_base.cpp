@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/choice.h"
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
 #include "sharding/frozen_weights.h"
@@ -69,6 +70,11 @@ std::string misfit(BaseFormat format, const ModelConfig& model, const Cuts& cuts
 
 std::string base_format_problem(BaseFormat format, const ModelConfig& model, int tensor_ranks,
                                 const BlockTypes& blocks, int expert_ranks) {
+  if (model.vision.any())
+    return fmt::format(
+        "peft.base_format: {} is not implemented for a model that reads images; expected null, or "
+        "model.read_images=false for its text model alone",
+        choice_name(format));
   if (format == BaseFormat::blocks && (model.moe.any() || model.latent.any()))
     return fmt::format(
         "peft.base_format: the blocks of a GGUF file do not stay for models with {} (model family "

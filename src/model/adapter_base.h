@@ -17,8 +17,8 @@ using BlockTypes = std::map<std::string, GgufTensorType>;
 /// Why frozen weights cannot be stored so, beginning with the setting and ending with what to
 /// expect; "" if they can: blocks of elements with one scale do not fit a layer, or the part of it
 /// that one of `tensor_ranks` has, or of an expert's that one of `expert_ranks` has, which share it
-/// (with the nearest degree that works); or BaseFormat::blocks, and the model has experts or latent
-/// attention.
+/// (with the nearest degree that works); BaseFormat::blocks, and the model has experts or latent
+/// attention; or the model reads images.
 std::string base_format_problem(BaseFormat format, const ModelConfig& model, int tensor_ranks,
                                 const BlockTypes& blocks = {}, int expert_ranks = 1);
 /// ConfigError with it.

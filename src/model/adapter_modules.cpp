@@ -12,105 +12,12 @@
 #include "base/nearest.h"
 #include "model/adapter_patterns.h"
 #include "model/adapter_trained.h"
+#include "model/block_modules.h"
 #include "model/expert_adapters.h"
-#include "model/family.h"
-#include "model/parameter_maker.h"
+#include "model/image_adapters.h"
 
 namespace viaduct {
 namespace {
-
-/// Adds a block's modules to a list.
-class BlockModules {
- public:
-  BlockModules(const ModelConfig& model, const TensorNames& names, int64_t layer,
-               std::vector<AdaptableModule>& modules)
-      : model_(model), names_(names), layer_(layer), modules_(modules) {}
-
-  void add_attention() const {
-    constexpr const char* kLayer = "linear_qkv";
-    const int64_t block = model_.kind_of(layer_), head_dim = model_.head_dim_of(block);
-    const int64_t q = model_.heads * head_dim, kv = model_.kv_heads_of(block) * head_dim;
-    const LatentSizes& latent = model_.latent;
-    if (latent.any()) {
-      if (latent.q_rank > 0) add_whole(names_.q_down, kLayer, latent.q_rank);
-      const bool down = latent.q_rank > 0;
-      add(down ? names_.q_up : names_.q, kLayer, q, down ? latent.q_rank : model_.hidden);
-      add_whole(names_.kv_down, kLayer, latent.kv_rank + latent.rotary_dim);
-      add(names_.kv_up, kLayer, model_.heads * (latent.plain_dim + latent.value_dim),
-          latent.kv_rank);
-    } else if (names_.qkv.empty()) {
-      add(names_.q, kLayer, q, model_.hidden);
-      add(names_.k, kLayer, kv, model_.hidden);
-      if (!model_.values_from_keys(block)) add(names_.v, kLayer, kv, model_.hidden);
-    } else {
-      add(names_.qkv, kLayer, q + 2 * kv, model_.hidden);
-    }
-    add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim(block));
-  }
-
-  void add_feed_forward() const {
-    const bool routed = model_.moe.routes(model_.kind_of(layer_));
-    if (!routed && model_.gated && !names_.gate_up.empty()) {  // one tensor
-      add(names_.gate_up, "linear_fc1", 2 * model_.feed_forward, model_.hidden);
-      return add(names_.down, "linear_fc2", model_.hidden, model_.feed_forward);
-    }
-    if (!routed) return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
-    add_whole(names_.router, "router", model_.moe.experts, true);
-    if (model_.moe.shared_feed_forward > 0)
-      add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down,
-              model_.moe.shared_feed_forward);
-    if (model_.moe.shared_gate) add_whole(names_.shared_router, "router", 1, true);
-    for (int64_t expert = 0; expert < model_.moe.experts; ++expert) add_expert(expert);
-  }
-
-  /// What is before the block of a layer of multi-token prediction.
-  void add_projection() const {
-    modules_.push_back({ParameterMaker::at(names_.mtp_projection, layer_), kFurtherProjection,
-                        model_.hidden, 2 * model_.hidden, false, 1, false});
-  }
-
- private:
-  void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in) const {
-    modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in});
-    modules_.back().block = model_.kind_of(layer_);
-  }
-
-  /// Of a weight that every tensor rank holds whole.
-  void add_whole(const std::string& pattern, std::string_view of, int64_t out,
-                 bool named_only = false) const {
-    modules_.push_back(
-        {ParameterMaker::at(pattern, layer_), of, out, model_.hidden, named_only, 1, false});
-  }
-
-  void add_mlp(const std::string& gate, const std::string& up, const std::string& down,
-               int64_t features) const {
-    if (model_.gated) add(gate, "linear_fc1", features, model_.hidden);
-    add(up, "linear_fc1", features, model_.hidden);
-    add(down, "linear_fc2", model_.hidden, features);
-  }
-
-  void add_expert(int64_t expert) const {
-    const int64_t features = model_.moe.feed_forward;
-    const double use =
-        static_cast<double>(model_.moe.routing.topk) / static_cast<double>(model_.moe.experts);
-    const auto add_of = [&](const std::string& pattern, std::string_view of, int64_t out,
-                            int64_t in, bool named_only = false) {
-      const std::string name = ParameterMaker::at(ParameterMaker::at(pattern, layer_), expert);
-      modules_.push_back({name, of, out, in, named_only, use, false});
-    };
-    const bool fused = fuses_experts(names_) && model_.gated;
-    if (model_.gated && !fused) add_of(names_.expert_gate, "linear_fc1", features, model_.hidden);
-    add_of(names_.expert_up, "linear_fc1", features * (fused ? 2 : 1), model_.hidden);
-    add_of(names_.expert_down, "linear_fc2", model_.hidden, features);
-    if (model_.gated && !fused)
-      add_of(joined_expert_name(names_), "linear_fc1", 2 * features, model_.hidden, true);
-  }
-
-  const ModelConfig& model_;
-  const TensorNames& names_;
-  int64_t layer_;
-  std::vector<AdaptableModule>& modules_;
-};
 
 /// Whether a pattern names the layer of multi-token prediction that a module is in.
 bool names_further_layer(const std::string& pattern, const AdaptableModule& module) {
@@ -125,7 +32,9 @@ bool matches(const std::string& pattern, const AdaptableModule& module, bool ask
   if (module.named_only)
     return last_part(pattern) == last_part(module.name) && names_module(pattern, module.name);
   if (module.further >= 0 && pattern == kFurtherLayersPattern) return true;
-  return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name);
+  if (module.of_images && module.name.starts_with(pattern + ".")) return true;
+  return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name) ||
+         (!module.in_peft.empty() && names_module(pattern, module.in_peft));
 }
 
 /// Tables and the head are matrices too, and have no adapters.
@@ -149,9 +58,13 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const std::s
   const bool asks = field == "target_modules";
   for (const std::string& pattern : patterns) {
     bool any = false;
-    for (size_t i = 0; i < modules.size(); ++i) {
-      if (!matches(pattern, modules[i], asks)) continue;
-      found[i] = any = true;
+    for (const bool of_images : {false, true}) {
+      // A name that the text model has too asks for its layers alone.
+      if (of_images && asks && any && !names_image_part(pattern)) continue;
+      for (size_t i = 0; i < modules.size(); ++i) {
+        if (modules[i].of_images != of_images || !matches(pattern, modules[i], asks)) continue;
+        found[i] = any = true;
+      }
     }
     if (any) continue;
     std::vector<std::string> names{"all-linear"};
@@ -161,8 +74,11 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const std::s
     for (const AdaptableModule& module : modules)
       if (module.further < 0) add(last_part(module.name));
     for (const AdaptableModule& module : modules)
-      if (!module.named_only && module.further < 0) add(std::string(module.layer));
+      if (!module.named_only && module.further < 0 && !module.of_images)
+        add(std::string(module.layer));
     if (model.mtp_layers > 0) add(kFurtherLayersPattern);
+    for (const AdaptableModule& module : modules)
+      if (module.of_images) add(module.name.substr(0, module.name.find('.')));
     check_no_table(pattern, field.c_str(), model);
     const auto near = nearest_name(pattern, names);
     fail<ConfigError>("peft.{}: {} matches no linear layer of the model{} (layers: {})", field,
@@ -203,7 +119,10 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
     block.add_attention();
     block.add_feed_forward();
   }
-  if (names.mtp_projection.empty()) return modules;  // building the model says so
+  if (names.mtp_projection.empty()) {  // building the model says so, where it has such layers
+    add_image_modules(model, modules);
+    return modules;
+  }
   for (int64_t layer = model.layers; layer < model.layers + model.mtp_layers; ++layer) {
     const size_t first = modules.size();
     const BlockModules block(model, names, layer, modules);
@@ -212,6 +131,7 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
     block.add_feed_forward();
     for (size_t i = first; i < modules.size(); ++i) modules[i].further = layer;
   }
+  add_image_modules(model, modules);
   return modules;
 }
 
@@ -279,11 +199,12 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   settings.magnitudes = config.scheme == AdapterScheme::dora;
   settings.dropout = config.dropout;
   settings.trained = choose_trained(config.train, model);
+  std::vector<std::string> adapted;
   for (size_t i = 0; i < modules.size(); ++i) {
     if (!wanted[i] || left_out[i]) continue;
     const AdaptableModule& module = modules[i];
-    const double* rank = pattern_number(ranks, module.name, "peft.rank_pattern");
-    const double* alpha = pattern_number(alphas, module.name, "peft.alpha_pattern");
+    const double* rank = pattern_number(ranks, module.peft_name(), "peft.rank_pattern");
+    const double* alpha = pattern_number(alphas, module.peft_name(), "peft.alpha_pattern");
     AdapterShape shape;
     shape.rank = rank != nullptr ? static_cast<int64_t>(*rank) : config.dim;
     shape.alpha = alpha != nullptr ? *alpha : config.alpha;
@@ -293,11 +214,16 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
                   "peft.dim: a rank of {} is more than {}, {} × {}, can have; expected 1 to {}",
                   shape.rank, module.name, module.out, module.in, most);
     settings.modules.emplace(module.name, shape);
+    adapted.push_back(module.peft_name());
   }
   VIADUCT_CHECK(ConfigError, settings.any(),
                 "peft.exclude_modules: leaves no layer of peft.target_modules");
-  std::vector<std::string> adapted;
-  for (const auto& [name, shape] : settings.modules) adapted.push_back(name);
+  for (const std::string& module : settings.trained) {
+    VIADUCT_CHECK(ConfigError, settings.of(module) == nullptr,
+                  "peft.train: {} has an adapter already (peft.target_modules); expected one of "
+                  "the two",
+                  module);
+  }
   check_magnitudes(settings, model, "peft.scheme: dora");
   check_patterns_act(ranks, adapted, "peft.rank_pattern");
   check_patterns_act(alphas, adapted, "peft.alpha_pattern");

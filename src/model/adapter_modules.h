@@ -26,7 +26,11 @@ struct AdaptableModule {
   /// it is frozen, and its loss trains the adapters below; only kFurtherLayersPattern and names
   /// with this number ask for it, for few programs have these layers.
   int64_t further = -1;
-  int64_t block = 0;  // of a dense layer: the block that it is in, or is like
+  int64_t block = 0;         // of a dense layer: the block that it is in, or is like
+  bool of_images = false;    // of the vision tower or the projector (model/image_adapters.h)
+  std::string in_peft = {};  // its name in PEFT's files, where that is another
+
+  const std::string& peft_name() const { return in_peft.empty() ? name : in_peft; }
 };
 
 /// In peft.target_modules: every matrix of the layers of multi-token prediction.
@@ -35,7 +39,7 @@ inline constexpr const char* kFurtherLayersPattern = "mtp";
 inline constexpr std::string_view kFurtherProjection = "mtp_projection";
 
 /// All of them, block by block, with those of multi-token prediction, which are numbered after the
-/// model's, at the end.
+/// model's, at the end, and those of images behind them.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
 /// "q_proj" of "model.layers.0.self_attn.q_proj".

@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "model/adapter_modules.h"
 #include "model/family.h"
+#include "model/image_adapters.h"
 #include "model/model.h"
 
 namespace viaduct {
@@ -22,7 +23,10 @@ namespace {
         "peft.train: {} is the token table in this model (tied); name {}, which trains both",
         pattern, names.token_embedding);
   }
-  if (std::ranges::any_of(linear, [&](const auto& one) { return names_module(pattern, one.name); }))
+  const auto is_named = [&](const AdaptableModule& one) {
+    return names_module(pattern, one.name) || names_module(pattern, one.peft_name());
+  };
+  if (std::ranges::any_of(linear, is_named))
     fail<ConfigError>(
         "peft.train: {} is a linear layer of the blocks, whose adapter trains "
         "(peft.target_modules); without section peft all of it does",
@@ -33,6 +37,11 @@ namespace {
                     near ? "; nearest: " + *near : "", fmt::join(parts, ", "));
 }
 
+/// Whether it is a layer of an image projector, which may train whole beside adapters.
+bool is_projector(const AdaptableModule& module) {
+  return module.of_images && module.name.starts_with(kProjectorPattern);
+}
+
 }  // namespace
 
 std::vector<std::string> trainable_modules(const ModelConfig& model) {
@@ -40,10 +49,12 @@ std::vector<std::string> trainable_modules(const ModelConfig& model) {
   const auto built = build_model(*device, model.without_training_layers(),
                                  {.precision = precision_recipe(RecipeName::fp32)}, 1);
   std::set<std::string> linear;
-  for (const AdaptableModule& one : adaptable_modules(model)) linear.insert(one.name);
+  for (const AdaptableModule& one : adaptable_modules(model))
+    if (!is_projector(one)) linear.insert(one.name);
   std::vector<std::string> modules;
   for (const Parameter* parameter : built->parameters()) {
     if (parameter->parts.empty() || parameter->experts.any() || parameter->load_bias_rate) continue;
+    if (!parameter->trained) continue;  // of a vision tower, and nothing reads it
     const std::string& name = parameter->parts.front().name;
     const std::string module = module_of_parameter(name);
     const bool own = std::ranges::all_of(parameter->parts, [&](const Part& part) {
@@ -69,7 +80,8 @@ std::set<std::string> choose_trained(const std::vector<std::string>& patterns,
   for (const std::string& pattern : patterns) {
     bool any = false;
     for (const std::string& module : modules) {
-      if (!names_module(pattern, module)) continue;
+      if (!names_module(pattern, module) && !names_module(pattern, peft_module_name(model, module)))
+        continue;
       chosen.insert(module);
       any = true;
     }

@@ -1,6 +1,7 @@
 #pragma once
 // What of a model may train beside its adapters (peft.train, PEFT's modules_to_save): norms, token
-// and position table, head. Each is a copy of its own in the adapter's files.
+// and position table, head, and layers of an image projector. Each is a copy of its own in the
+// adapter's files.
 
 #include <set>
 #include <string>
@@ -11,7 +12,7 @@
 namespace viaduct {
 
 /// The modules, by Hugging Face's names ("model.norm"), in the model's order: those whose
-/// parameters are theirs alone, except the matrices of linear layers.
+/// parameters are theirs alone, except the linear layers of blocks.
 std::vector<std::string> trainable_modules(const ModelConfig& model);
 
 /// Whether a tied head trains with the token table that is `module`.

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/adapter_modules.h"
 #include "model/family.h"
+#include "model/image_adapters.h"
 #include "model/model_config.h"
 
 namespace viaduct {
@@ -165,7 +166,7 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
         static_cast<double>(config.vocabulary * config.hidden * (1 + config.mtp_layers));
   for (const AdaptableModule& module : adaptable_modules(config)) {
     const AdapterShape* shape = adapters.of(module.name);
-    if (shape != nullptr)
+    if (shape != nullptr && !module.of_images)
       sizes.adapter_parameters +=
           module.use * static_cast<double>(shape->rank * (module.in + module.out));
   }
@@ -239,6 +240,10 @@ FlopCount training_flops(const FlopSizes& sizes, int64_t sequences, int64_t sequ
 }
 
 double image_flops(const ModelConfig& config) {
+  return image_flops(config, AdapterSettings{});
+}
+
+double image_flops(const ModelConfig& config, const AdapterSettings& adapters) {
   const VisionConfig& v = config.vision;
   if (!v.any()) return 0;
   const auto number = [](int64_t value) { return static_cast<double>(value); };
@@ -250,9 +255,24 @@ double image_flops(const ModelConfig& config) {
                joined = h * number(static_cast<int64_t>(v.feature_layers.size())),
                projector = number(v.rows()) * out *
                            (v.projector == ProjectorKind::pooled ? h : joined + out);
-  const double of_tower = v.freeze_tower ? 2 : 6;
-  const double of_projector = !v.freeze_projector ? 6 : v.freeze_tower ? 2 : 4;
-  return of_tower * (patches + blocks + pairs) + of_projector * projector;
+  // A forward, the gradient of what is read, and that of weights, which adapters leave frozen.
+  const bool adapts = adapters.any();
+  const double trains = adapts ? 4 : 6;
+  const double of_tower = v.freeze_tower ? 2 : trains,
+               of_patches = v.freeze_tower || adapts ? 2 : 6, of_pairs = v.freeze_tower ? 2 : 6,
+               of_projector = !v.freeze_projector ? trains
+                              : v.freeze_tower    ? 2
+                                                  : 4;
+  double of_adapters = 0;
+  for (const AdaptableModule& module : adaptable_modules(config)) {
+    const AdapterShape* shape = adapters.of(module.name);
+    if (shape == nullptr || !module.of_images) continue;
+    const bool in_tower = module.name.starts_with(kTowerPattern);
+    of_adapters +=
+        (in_tower ? tokens : number(v.rows())) * number(shape->rank * (module.in + module.out));
+  }
+  return of_patches * patches + of_tower * blocks + of_pairs * pairs + of_projector * projector +
+         6 * of_adapters;
 }
 
 double tflops_per_rank(double flops, double seconds, int64_t ranks) {

@@ -111,8 +111,9 @@ FlopCount training_flops(const FlopSizes& sizes, int64_t sequences, int64_t sequ
 /// FLOPs of forward and backward of an image, up to the rows that stand in the text: the matrices
 /// of patches, of the tower's blocks that are read and of the projector, and all pairs of an
 /// image's tokens. A frozen tower counts its forward alone; a frozen projector has no gradient of
-/// its weights. 0 for a model that reads none.
+/// its weights, and under adapters no matrix of the model has one. 0 for a model that reads none.
 double image_flops(const ModelConfig& config);
+double image_flops(const ModelConfig& config, const AdapterSettings& adapters);
 
 /// TFLOP/s of one rank. `seconds` > 0, `ranks` > 0.
 double tflops_per_rank(double flops, double seconds, int64_t ranks);

@@ -59,7 +59,7 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
   const AdapterSettings& adapters = settings_.adapters;
   if (!adapters.freezes() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
   if (name.empty() && !p.parts.empty()) name = p.parts.front().name;
-  p.trained = adapters.trained.contains(module_of_parameter(name));
+  p.trained = !frozen_ && adapters.trained.contains(module_of_parameter(name));
   const std::optional<BaseFormat>& format = adapters.base_format;
   const bool same = format == BaseFormat::bf16 && settings_.precision.weight == DType::bf16;
   const bool of_experts = p.experts.any() && p.shape.rank() == 2;  // not their biases

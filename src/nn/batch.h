@@ -36,7 +36,9 @@ struct BatchImages {
   Tensor features;  // i32 [T]: at an image the row of its features, −1 at a token
   int64_t rows = 0;  // of features, of all images of the batch
   /// Tokens of images that also see those ahead of them in their image (nn/image_attention.h);
-  /// images without a token in between are one. `rows` of them, each image from its end.
+  /// images without a token in between are one. `rows` of them, each image from its end. Under
+  /// context parallelism of the whole rows, as the heads of an exchange a2a have them: T there are
+  /// those of all context ranks.
   struct Ahead {
     Tensor tokens;    // i32 [rows]: their places in the batch
     Tensor place;     // i32 [T]: where a token is among them, −1: nowhere

@@ -58,6 +58,10 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
                 "attention of layer {} in chunks over the {} ranks of {}: expected cp_comm_type "
                 "a2a, found {}",
                 spec_.layer, cp->size(), cp->name(), choice_name(spec_.context_exchange));
+  VIADUCT_CHECK(ConfigError, !spec_.sees_ahead || spec_.context_exchange == ContextExchange::a2a,
+                "attention of layer {} to tokens of images that are ahead, over the {} ranks of "
+                "{}: expected cp_comm_type a2a, found {}",
+                spec_.layer, cp->size(), cp->name(), choice_name(spec_.context_exchange));
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
                 cp->size(), cp->name());

@@ -3,6 +3,32 @@
 #include "ops/elementwise.h"
 
 namespace viaduct {
+namespace {
+
+/// Where adapters drop, the context has the token indices of the rows that are kept, while the
+/// layers run.
+class KeptTokens {
+ public:
+  KeptTokens(RankContext& context, const ImageProjectorParts& parts)
+      : context_(context), all_(context.token_index) {
+    const bool drops = context.training && context.settings.adapters.dropout > 0;
+    if (!drops || parts.leading == 0) return;
+    const int64_t kept = parts.tokens - parts.leading, images = all_.dim(0) / parts.tokens;
+    const Tensor rows = context.ops.allocate(DType::i64, {images, kept}, MemoryTag::activations);
+    if (images > 0)
+      copy(context.ops, {all_.view({images, parts.tokens}).slice(1, parts.leading, kept), rows});
+    context.token_index = rows.view({images * kept});
+  }
+  ~KeptTokens() { context_.token_index = all_; }
+  KeptTokens(const KeptTokens&) = delete;
+  KeptTokens& operator=(const KeptTokens&) = delete;
+
+ private:
+  RankContext& context_;
+  Tensor all_;
+};
+
+}  // namespace
 
 EdgeTensor image_features_edge(const RankContext& context, int64_t rows, int64_t hidden) {
   return {.name = std::string(kImageFeatures),
@@ -35,6 +61,7 @@ Tensor ImageProjectorSegment::columns_of(const Tensor& joined, size_t index) con
 
 TensorSet ImageProjectorSegment::forward(RankContext& context, const Batch& batch,
                                          const TensorSet& in, SavedStore& saved) {
+  const KeptTokens tokens(context, parts_);
   const int64_t rows = batch.tokens() / parts_.tokens * (parts_.tokens - parts_.leading),
                 inputs = static_cast<int64_t>(parts_.inputs.size());
   const Tensor x = context.activation({rows, inputs * parts_.width}, saved.tag());
@@ -51,6 +78,7 @@ TensorSet ImageProjectorSegment::forward(RankContext& context, const Batch& batc
 
 TensorSet ImageProjectorSegment::backward_input(RankContext& context, const Batch& batch,
                                                 const TensorSet& d_out, SavedStore& saved) {
+  const KeptTokens tokens(context, parts_);
   const Tensor d_activated =
       parts_.down.backward_input(context, d_out.get(kImageFeatures), saved);  // [rows, H here]
   const Tensor raised = saved.take(this, "raised");
@@ -68,6 +96,7 @@ TensorSet ImageProjectorSegment::backward_input(RankContext& context, const Batc
 }
 
 void ImageProjectorSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
+  const KeptTokens tokens(context, parts_);
   parts_.down.backward_weight(context, saved);
   parts_.up.backward_weight(context, saved);
 }

@@ -1,5 +1,7 @@
 #include "nn/patch_embedding.h"
 
+#include <algorithm>
+
 #include "nn/product.h"
 #include "nn/weight_gradient.h"
 #include "ops/bias.h"
@@ -29,6 +31,11 @@ Tensor PatchEmbeddingSegment::patch_rows(const Tensor& tokens) const {
       .slice(1, leading(), of_image - leading());
 }
 
+bool PatchEmbeddingSegment::trains() const {
+  const std::vector<const Parameter*> all = parameters();
+  return std::ranges::any_of(all, &Parameter::trained);
+}
+
 TensorSet PatchEmbeddingSegment::forward(RankContext& context, const Batch& batch, const TensorSet&,
                                          SavedStore& saved) {
   const int64_t width = parts_.patches->shape[0];
@@ -49,7 +56,7 @@ TensorSet PatchEmbeddingSegment::forward(RankContext& context, const Batch& batc
     }
     const Tensor rows = patch_rows(out);
     copy(context.ops, {product.c.view(rows.shape()), rows});
-    saved.keep(this, "x", x);
+    if (parts_.patches->trained) saved.keep(this, "x", x);
   }
   if (parts_.class_token) {
     const AcquiredWeight token(context.weights, *parts_.class_token, WeightUse::elementwise);
@@ -63,12 +70,14 @@ TensorSet PatchEmbeddingSegment::forward(RankContext& context, const Batch& batc
                       {batch.positions, table.tensor(), out, 0, 1, WriteMode::accumulate});
   }
   if (!parts_.norm) return TensorSet(kHidden, out);
-  const Tensor y = parts_.norm->forward(context, out, saved);
+  SavedStore nothing(false);
+  const Tensor y = parts_.norm->forward(context, out, trains() ? saved : nothing);
   return TensorSet(kHidden, in_format(context, y, context.settings.precision.stream));
 }
 
 TensorSet PatchEmbeddingSegment::backward_input(RankContext& context, const Batch& batch,
                                                 const TensorSet& d_out, SavedStore& saved) {
+  if (!trains()) return {};
   Tensor d_rows = d_out.get(kHidden);  // [T, H]
   if (parts_.norm) {
     const Tensor d_sum = context.stream(d_rows.shape(), MemoryTag::activations);
@@ -78,7 +87,7 @@ TensorSet PatchEmbeddingSegment::backward_input(RankContext& context, const Batc
     d_rows = d_sum;
   }
   saved.keep(this, "d_out", d_rows);
-  if (!parts_.bias) return {};
+  if (!parts_.bias || !parts_.bias->trained) return {};
   const auto gradient = context.gradients->gradient(*parts_.bias);  // [H], +=
   if (batch.patches.dim(0) > 0) {
     const Tensor d_patches = context.activation({batch.patches.dim(0), d_rows.dim(1)});
@@ -92,8 +101,10 @@ TensorSet PatchEmbeddingSegment::backward_input(RankContext& context, const Batc
 
 void PatchEmbeddingSegment::backward_weight(RankContext& context, const Batch& batch,
                                             SavedStore& saved) {
+  if (!trains()) return;
   const Tensor d_out = saved.take(this, "d_out");  // [T, H]
   const auto look_up = [&](const Parameter& table, const Tensor& ids) {
+    if (!table.trained) return;
     const auto gradient = context.gradients->gradient(table);
     const Tensor& to = gradient.tensor;
     // dW (= or +=) the sum of d_out over the tokens of an id
@@ -103,6 +114,7 @@ void PatchEmbeddingSegment::backward_weight(RankContext& context, const Batch& b
   };
   look_up(*parts_.positions, batch.positions);
   if (parts_.class_token) look_up(*parts_.class_token, batch.ids);
+  if (!parts_.patches->trained) return;
   const int64_t patches = batch.patches.dim(0);
   const Tensor d_patches = context.activation({patches, d_out.dim(1)}, MemoryTag::activations);
   Tensor x = d_patches;

@@ -34,6 +34,8 @@ class PatchEmbeddingSegment final : public Segment {
   std::string_view name() const override { return "patch_embedding"; }
 
  private:
+  /// Whether any of its parameters does: else nothing is kept for a backward.
+  bool trains() const;
   int64_t tokens_of_image() const { return parts_.positions->shape[0]; }
   int64_t leading() const { return parts_.class_token ? 1 : 0; }
   /// The rows of patches in rows of tokens [images · tokens, H], as [images, patches, H].

@@ -80,10 +80,13 @@ double LayoutBound::gradient_exchange_seconds(const Layout& layout, const LayerC
   if (layout.sharding == Sharding::given) return 0;
   // Weights once, and gradients in the narrower of their formats and the weights'; fully sharded:
   // both for each micro-batch, and weights again for the backward, but those of the last layer.
-  const double gradients = std::min(model_.bytes.weights, model_.bytes.gradients);
+  double gradients = model_.bytes.gradients;
+  if (model_.some_frozen && !model_.layers_frozen)
+    gradients = layer.layer_trained.gradients / layer.layer_parameters;
+  gradients = std::min(model_.bytes.weights, gradients);
   const double stage_layers = static_cast<double>(model_.counted_layers) / layout.pp;
   const bool full = layout.sharding == Sharding::full;
-  if (model_.frozen && !full) return 0;  // adapters alone change
+  if (model_.layers_frozen && !full) return 0;
   const double again = full ? std::max(0.0, 1 - 1 / stage_layers) : 0;
   const double wire = stage_layers * ((1 + again) * model_.bytes.weights + gradients);
   const auto seconds = [&](double parameters, int ranks, int stride) {
@@ -149,10 +152,11 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   const double state = state_bytes(model_.bytes, layout);
   const auto per_stage = static_cast<double>(cut / layout.pp);
   const double kept = layer.layer_kept_bytes;
-  const double of_layer = layer.layer_parameters * state + state_bytes(layer.adapter_bytes, layout);
+  const double of_layer = layer.layer_parameters * state + state_bytes(layer.layer_trained, layout);
   if (layout.pp == 1) {
-    bound.bytes = std::max(
-        bound.bytes, layers * (of_layer + kept) + layer.end_parameters * state + layer.other_bytes);
+    bound.bytes =
+        std::max(bound.bytes, layers * (of_layer + kept) + layer.end_parameters * state +
+                                  state_bytes(layer.end_trained, layout) + layer.other_bytes);
     return bound;
   }
   // All others may be in one stage.

@@ -44,12 +44,14 @@ struct ModelCost {
   bool has_bubble = true;      // false: weight gradients fill it (zero_bubble)
   bool all_in_flight = false;  // all forwards come before the first backward (gpipe)
   bool even_stages = true;     // false: stages as the configuration describes them
-  bool has_encoder = false;    // on the first stage, which then has more to do than the others
-  double rows = 1;             // of the global batch
-  /// The weights are frozen beside adapters: `bytes` has no gradients and optimizer states, which
-  /// the adapters of the layers have (LayerCost::adapter_bytes), and only what is fully sharded is
-  /// exchanged.
-  bool frozen = false;
+  /// Or a vision tower: on the first stage, which then has more to do than the others.
+  bool has_encoder = false;
+  double rows = 1;  // of the global batch
+  /// Not all weights train: `bytes` has no gradients and optimizer states, which are those that the
+  /// dry runs of layers have (LayerCost::layer_trained, end_trained).
+  bool some_frozen = false;
+  /// Those of layers do not, beside their adapters: only what is fully sharded is exchanged.
+  bool layers_frozen = false;
 };
 
 /// Of one micro-batch on one rank: it depends on (tp, cp, ep, etp, micro-batch, recompute), and on
@@ -66,7 +68,8 @@ struct LayerCost {
   double layer_update_seconds = 0;  // of the optimizer, nothing sharded
   /// In addition, with weights and gradients sharded over the layout's data ranks.
   double sharded_seconds = 0;
-  StateBytes adapter_bytes;     // of a layer's adapters, where weights are frozen; no weights
+  /// Gradients and optimizer states of a layer and of the ends, where some weights are frozen.
+  StateBytes layer_trained, end_trained;
   double layer_kept_bytes = 0;  // from forward to backward
   double other_bytes = 0;       // in addition to states and what layers keep, at the fullest moment
   bool keeps_alike = true;      // false: what is kept differs between micro-batches

@@ -84,8 +84,11 @@ LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant
   model_.parameters = static_cast<double>(run.parameters);
   model_.bytes = {held.weights / model_.parameters, held.gradients / model_.parameters,
                   held.optimizer / model_.parameters};
-  model_.frozen = whole_.config.peft.any();
-  if (model_.frozen) model_.bytes.gradients = model_.bytes.optimizer = 0;
+  // Some weights of a vision tower never train, whichever of its parts do.
+  const VisionConfig& vision = whole_.model.vision;
+  model_.some_frozen = whole_.config.peft.any() || vision.any();
+  model_.layers_frozen = whole_.config.peft.any() || vision.freeze_text;
+  if (model_.some_frozen) model_.bytes.gradients = model_.bytes.optimizer = 0;
   // What is not offloaded, and what passes through while it is updated.
   if (whole_.config.state_offload.fraction() > 0) model_.bytes.optimizer = 0;
   counted_ = CountedLayers(whole_);
@@ -202,9 +205,12 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double per_parameter = model_.bytes.weights;
   cost.layer_parameters = (two_layers.weights - one_layer.weights) / per_parameter;
   cost.end_parameters = one_layer.weights / per_parameter - cost.layer_parameters;
-  if (model_.frozen)
-    cost.adapter_bytes = {0, std::max(0.0, two_layers.gradients - one_layer.gradients),
+  if (model_.some_frozen) {
+    cost.layer_trained = {0, std::max(0.0, two_layers.gradients - one_layer.gradients),
                           std::max(0.0, two_layers.optimizer - one_layer.optimizer)};
+    cost.end_trained = {0, std::max(0.0, one_layer.gradients - cost.layer_trained.gradients),
+                        std::max(0.0, one_layer.optimizer - cost.layer_trained.optimizer)};
+  }
   if (layout.ep > 0) {
     const ModelConfig& model = whole_.model;
     const double matrices = (model.gated ? 3.0 : 2.0) * static_cast<double>(model.hidden);
@@ -231,7 +237,8 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   // is in its update.
   if (offload.cpu_offloading || offload.fine_grained_activation_offloading ||
       whole_.config.state_offload.fraction() > 0)
-    cost.layer_kept_bytes = cost.other_bytes = cost.adapter_bytes.optimizer = 0;
+    cost.layer_kept_bytes = cost.other_bytes = cost.layer_trained.optimizer =
+        cost.end_trained.optimizer = 0;
   const RecomputeConfig& recompute = whole_.config.recompute;
   cost.keeps_alike = !recompute.num_microbatches_with_partial_activation_checkpoints.has_value();
   return cost;

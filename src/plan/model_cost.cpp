@@ -74,7 +74,8 @@ ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, Lay
   model.account_for_embedding = space.account_for_embedding;
   model.account_for_loss = space.account_for_loss;
   model.even_stages = !space.given_stages;
-  model.has_encoder = layers.whole().model.encoder.any();
+  const ModelConfig& whole = layers.whole().model;
+  model.has_encoder = whole.encoder.any() || whole.vision.any();
   // The bubble of equal stages: a longer first stage computes in what would be its own.
   model.has_bubble = limits.has_bubble && !model.has_encoder;
   model.all_in_flight = limits.all_in_flight;

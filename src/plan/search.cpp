@@ -15,6 +15,7 @@
 #include "plan/layout_queue.h"
 #include "plan/near_miss_runs.h"
 #include "plan/search_space.h"
+#include "run/vision_support.h"
 
 namespace viaduct {
 namespace {
@@ -87,6 +88,8 @@ class Search {
     const SpaceLimits& space = first.limits().space;
     result_.ranks = space.ranks, result_.global_batch = space.global_batch;
     result_.length = space.length;
+    result_.images_of_row = images_of_row(first.costs().whole());
+    result_.images = images_text(first.costs().whole());
     result_.not_searched = first.limits().not_searched;
     result_.capacity_bytes = capacity_bytes(request_.cluster, request_.prediction);
     for (const auto& each : spaces_)

@@ -59,6 +59,8 @@ struct Rejected {
 struct SearchResult {
   ModelConfig model;
   int64_t ranks = 1, global_batch = 1, length = 1;
+  int64_t images_of_row = 0;
+  std::string images;  // the same in words, of a model that reads some
   double capacity_bytes = 0;
   std::vector<Candidate> candidates;       // the fastest first
   std::vector<Rejected> rejected;          // the fastest first

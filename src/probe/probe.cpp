@@ -8,6 +8,7 @@
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_experts.h"
+#include "checkpoint/peft_image_names.h"
 #include "engine/engine.h"
 #include "model/expert_adapters.h"
 #include "model/family.h"
@@ -107,9 +108,19 @@ void fuse_experts(const AdapterSettings& adapters, const ModelConfig& model,
   for (const auto& [name, tensor] : fused.tensors) dump[prefix + name] = tensor;
 }
 
-/// What the model's folder calls a logical tensor.
+/// What the model's folder calls a logical tensor, or PEFT's files one of theirs.
 std::string folder_name(const ModelConfig& model, const std::string& name) {
+  if (name.starts_with(kAdapterPrefix)) return peft_file_name(model, name);
   return model.vision.any() ? stored_image_name(name, model.vision.tower_prefix) : name;
+}
+
+/// Gives the values of `prefix` these names.
+void take_folder_names(const ModelConfig& model, const std::string& prefix, Dump& dump) {
+  Dump named;
+  for (auto entry = dump.lower_bound(prefix);
+       entry != dump.end() && entry->first.starts_with(prefix); entry = dump.erase(entry))
+    named[prefix + folder_name(model, entry->first.substr(prefix.size()))] = entry->second;
+  dump.merge(named);
 }
 
 /// The values that all ranks' runs hold times `factor`, under logical names, on rank 0.
@@ -118,18 +129,18 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
   const Communicator& copies = engine.store().copies_of_runs();
   std::vector<StoredRun> runs = stored_runs(engine.store(), values);
   std::erase_if(runs, [](const StoredRun& run) { return !run.state.values; });
-  gather_logical(
-      engine.groups().world(), engine.device(),
-      share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
-      [&](const std::string& name, const Tensor& tensor) {
-        // PEFT's module has a weight, which its files leave out of the name.
-        const bool magnitudes =
-            name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
-        dump[prefix + folder_name(engine.model().config(), name) + (magnitudes ? ".weight" : "")] =
-            tensor;
-      });
+  gather_logical(engine.groups().world(), engine.device(),
+                 share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
+                 [&](const std::string& name, const Tensor& tensor) {
+                   // PEFT's module has a weight, which its files leave out of the name.
+                   const bool magnitudes =
+                       name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
+                   dump[prefix + name + (magnitudes ? ".weight" : "")] = tensor;
+                 });
   const AdapterSettings& adapters = engine.run().layers.adapters;
-  if (adapters.fused_experts) fuse_experts(adapters, engine.model().config(), prefix, dump);
+  const ModelConfig& model = engine.model().config();
+  if (adapters.fused_experts) fuse_experts(adapters, model, prefix, dump);
+  if (model.vision.any()) take_folder_names(model, prefix, dump);
 }
 
 constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master_state(); };

@@ -27,7 +27,6 @@ RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t row
   defaults.dist = request.dist;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;
-  defaults.model.vision.read_images = !request.adapter;  // which is one of the text model
   defaults.mixed_precision.recipe = RecipeName::fp32;
   defaults.scheduler.lr_decay_style = DecayStyle::constant;
   defaults.scheduler.lr_warmup_iters = 0;

@@ -16,6 +16,7 @@
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
+#include "model/image_adapters.h"
 #include "run/grown_vocabulary.h"
 #include "run/validate_precision.h"
 
@@ -223,13 +224,14 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
   }
 }
 
-std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& model) {
+std::vector<std::string> resolve_adapters(RunConfig& config, ModelConfig& model) {
   PeftConfig& peft = config.peft;
   std::vector<std::string> notes;
   if (!peft.any()) return notes;
   if (peft.adapts())
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
+  freeze_images(peft.resolved, model.vision);
   take_dropout_position(config, notes);
   if (model.mtp_layers > 0 && !config.train.skip_train)
     notes.push_back(further_layers(config, model));

@@ -19,10 +19,11 @@ struct OpContext;
 /// is no model's folder.
 bool take_adapter_tokenizer(RunSetup& setup);
 
-/// Fills in config.peft.resolved, and the learning rate of B; returns notes for the start. Where
-/// the folder of peft.adapter is gone, a run that resumes takes rank, alpha and layers from its own
-/// checkpoint. ConfigError and IoError as choose_adapters and open_adapter.
-std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& model);
+/// Fills in config.peft.resolved, the learning rate of B, and which parts of a model with images
+/// have gradients; returns notes for the start. Where the folder of peft.adapter is gone, a run
+/// that resumes takes rank, alpha and layers from its own checkpoint. ConfigError and IoError as
+/// choose_adapters and open_adapter.
+std::vector<std::string> resolve_adapters(RunConfig& config, ModelConfig& model);
 
 /// The rules that need no model; among them that who asks for a property of adapters gets adapters,
 /// and never a run that trains all weights.

@@ -1,12 +1,17 @@
 #include "run/vision_support.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "base/units.h"
 #include "config/choice.h"
 #include "config/nearest_valid.h"
 #include "precision/precision_config.h"
 #include "run/refusals.h"
+#include "run/setup.h"
 
 namespace viaduct {
 
@@ -41,9 +46,15 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
   Refusals refuse(problems, "for a model that reads images",
                   "model.read_images=false for its text model alone");
   const ParallelConfig& parallel = config.parallel;
-  refuse.expect(parallel.context_parallel_size == 1 || !vision.sees_ahead,
-                "model.context_parallel_size", parallel.context_parallel_size, 1,
-                "tokens of an image see those ahead of them");
+  if (parallel.context_parallel_size > 1 && vision.sees_ahead) {
+    const auto& types = config.context_parallel.cp_comm_type.values();
+    const auto other = std::ranges::find_if(
+        types, [](ContextExchange type) { return type != ContextExchange::a2a; });
+    if (other != types.end()) {
+      refuse.expect(false, "model.cp_comm_type", choice_name(*other), "a2a",
+                    "tokens of an image see those ahead of them, which other ranks may have");
+    }
+  }
   refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
                 true, false);
   const DeviceKind device = config.dist.device_kind();
@@ -60,11 +71,13 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
   refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
-  refuse.expect(config.optimizer.optimizer != OptimizerKind::adafactor || vision.freeze_tower,
+  const bool trains_patches =
+      !vision.freeze_tower &&
+      (!config.peft.adapts() ||
+       config.peft.resolved.trained.contains("vision_tower.embeddings.patch_embedding"));
+  refuse.expect(config.optimizer.optimizer != OptimizerKind::adafactor || !trains_patches,
                 "optimizer.optimizer", "adafactor", "adam or model.freeze_vision_model=true",
                 "the patches' weight has four dims");
-  refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
-                choice_name_or(config.peft.scheme, "an adapter"), "null");
 }
 
 std::optional<ImageRowSettings> image_rows(const ModelConfig& model) {
@@ -72,6 +85,29 @@ std::optional<ImageRowSettings> image_rows(const ModelConfig& model) {
   if (!vision.any()) return std::nullopt;
   return ImageRowSettings{vision.channels, vision.image_size, vision.rows(),
                           static_cast<int32_t>(vision.image_token)};
+}
+
+int64_t images_of_row(const RunSetup& setup) {
+  const auto& images = setup.config.dataset.images;
+  if (!images) return 0;
+  const int64_t found = setup.conversations ? setup.conversations->images : 1;
+  return std::min(found, setup.config.model.seq_length.value() / images->rows);
+}
+
+std::string images_text(const RunSetup& setup) {
+  const auto& images = setup.config.dataset.images;
+  if (!images) return "";
+  const int64_t count = images_of_row(setup), length = setup.config.model.seq_length.value();
+  const char* gpus = setup.config.cuda_target
+                         ? "; no run of such a model is on GPUs yet (dist.device), whose kernels "
+                           "these figures are of"
+                         : "";
+  if (count > 0)
+    return fmt::format("{} of {} in each row{}", count, counted(images->rows, "token"), gpus);
+  if (setup.conversations && setup.conversations->images == 0)
+    return fmt::format("none in the rows{}", gpus);
+  return fmt::format("none: rows of {} have no room for one of {}{}", counted(length, "token"),
+                     images->rows, gpus);
 }
 
 }  // namespace viaduct

@@ -22,7 +22,7 @@ UploadImages upload_of(const VisionConfig& vision) {
     place.images = form;
     check_images(rows, form);
     batch.encoder = upload_images(device, rows, place);
-    batch.images = upload_batch_images(device, rows, form);
+    batch.images = upload_batch_images(device, rows, place);
   };
 }
 

@@ -59,7 +59,8 @@ std::vector<HostFigure> StepReporter::figures(const StepWork& work, bool writes)
   mine.tokens = work.tokens;
   mine.flops =
       training_flops(flop_sizes(run_.setup.model, config_.peft.resolved), work.document_lengths);
-  const double of_images = static_cast<double>(work.images) * image_flops(run_.setup.model);
+  const double of_images =
+      static_cast<double>(work.images) * image_flops(run_.setup.model, config_.peft.resolved);
   mine.flops.token_part += of_images;
   // Ranks that share a data-parallel place have read the same rows.
   mine.counted = leads_data_place(run_.engine.groups());

@@ -1,7 +1,7 @@
 // A model with images in layouts: data-parallel ranks, of which one has no image, with every way to
 // shard what they hold, tensor ranks with and without sequence parallel, stages of which the first
-// has the tower, and context ranks that share the images: the reference's logits, loss and
-// gradients.
+// has the tower, and context ranks that share the images, of which Gemma's see ahead: the
+// reference's logits, loss and gradients.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ using test::ModelLayout;
 std::vector<ModelLayout> cases() {
   const std::string strategy = "ddp.data_parallel_sharding_strategy=",
                     rows = "train.micro_batch_size=1",
-                    first = "model.num_layers_in_first_pipeline_stage=1";
+                    first = "model.num_layers_in_first_pipeline_stage=1",
+                    exchange = "model.cp_comm_type=a2a";
   const std::vector<std::string> llava{"llava_clip", "llava_siglip"},
       full{"model.recompute_granularity=full", "model.recompute_method=uniform",
            "model.recompute_num_layers=1"},
@@ -40,7 +41,17 @@ std::vector<ModelLayout> cases() {
   for (LayoutCase one : {layout(1, 2, 1, 1), layout(1, 2, 1, 1, {rows}, "rows"),
                          layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a"),
                          layout(2, 2, 1, 1, {rows}, "rows"), layout(2, 2, 2, 1, {rows}, "rows")}) {
-    one.only = llava;  // Gemma's images are not cut
+    one.only = llava;
+    layouts.push_back(std::move(one));
+  }
+  // Gemma's tokens of images see those ahead: a rank has all tokens of some heads.
+  std::vector<std::string> recompute = full;
+  recompute.push_back(exchange);
+  for (LayoutCase one :
+       {layout(1, 2, 1, 1, {exchange}, "ahead"), layout(1, 2, 1, 1, {exchange, rows}, "ahead_rows"),
+        layout(1, 2, 1, 1, recompute, "ahead_recompute"),
+        layout(1, 2, 2, 1, {exchange, rows, first}, "ahead")}) {
+    one.only = {"gemma3_images"};
     layouts.push_back(std::move(one));
   }
   std::vector<ModelLayout> cases;

@@ -184,6 +184,16 @@ void add_sharding(std::vector<RuleCase>& c) {
     };
   };
   add(c, "encoder-layout", encoder(0.4, 1), encoder(0.4, 0), encoder(0.5, 1), kNot);
+  // A vision tower, which is on the first stage.
+  const auto tower = [](double seconds, int pp) {
+    return [=](Figures& f) {
+      f.model.vision.layers = 4;
+      set_sizes(f, 1, 1, pp);
+      f.times->stage_compute = std::vector<double>(static_cast<size_t>(pp), 1);
+      f.times->stage_compute.front() = seconds;
+    };
+  };
+  add(c, "encoder-layout", tower(1.2, 4), tower(1.2, 1), tower(1.05, 4), kNot);
   add(c, "domain-straddle", straddles(2, 4), straddles(0, 4), straddles(2, 16), kNot);
   const auto rack = [](int ranks) {
     return [=](Figures& f) {

@@ -32,8 +32,8 @@ Overrides with_shared(int64_t count) {
          Overrides{"model.family=qwen2_moe", "model.moe_shared_expert_intermediate_size=32"};
 }
 
-std::string llava() {
-  return (test_data("golden") / "llava_clip" / "model").string();
+std::string images(const char* model) {
+  return "model.hf_config=" + (test_data("golden") / model / "model").string();
 }
 
 List tensors_and_context() {
@@ -46,12 +46,15 @@ List tensors_and_context() {
        {"dist.ranks=3", kStages, "model.encoder_pipeline_model_parallel_size=1", "model.family=t5",
         "model.encoder_seq_length=48"},
        true},
-      {"images", {"dist.ranks=4", kTensor, "model.hf_config=" + llava()}, true},
+      {"images", {"dist.ranks=4", kTensor, images("llava_clip")}, true},
       {"images_stages",
-       {"dist.ranks=4", kStages, "model.context_parallel_size=2", "model.hf_config=" + llava()},
+       {"dist.ranks=4", kStages, "model.context_parallel_size=2", images("llava_clip")},
        true},
+      {"images_ahead",
+       {"dist.ranks=2", kContext, "model.cp_comm_type=a2a", images("gemma3_images"),
+        "model.family=gemma3_text", "model.num_layers=3"}},
       {"images_frozen_tower",
-       {"dist.ranks=2", "model.hf_config=" + llava(), "model.freeze_vision_model=true"}},
+       {"dist.ranks=2", images("llava_clip"), "model.freeze_vision_model=true"}},
       {"tensor", {"dist.ranks=2", kTensor}, true},
       {"sequence", {"dist.ranks=2", kTensor, kSequence}, true},
       {"trained_activation_and_temperature",

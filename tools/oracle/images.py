@@ -1,15 +1,19 @@
-"""Writes the small models with images that the tests compare with: transformers' logits, loss and gradients of one batch, and ten steps of AdamW.
+"""Writes the small models with images that the tests compare with: transformers' logits, loss and gradients of one batch, and ten steps of
+AdamW; and adapters on two of them, with PEFT's.
 
     ./viaduct.sh oracle images --store DIR
 
 DIR/CASE/model is the folder as transformers saves it, DIR/CASE/golden.safetensors the batch and its numbers (gradients under the names of
 the folder's weights, parameters without one left out), DIR/CASE/train.safetensors ten batches with loss and gradient norm of each step.
+Of an adapter DIR/CASE/adapter is the folder as PEFT saves it, and the gradients and the values after the steps (final.NAME) are those of its
+tensors; DIR/CASE/merged.safetensors has the weights that merging changes, under the model's names.
 """
 
 import argparse
 import pathlib
 import sys
 
+import peft
 import safetensors.torch
 import torch
 import transformers
@@ -46,6 +50,14 @@ CASES = {
     "gemma3_images": {"text_config": GEMMA, "vision_config": tower("siglip_vision_model", num_hidden_layers=2, image_size=12, patch_size=2,
                                                                    vision_use_head=False),
                       "mm_tokens_per_image": 9},
+}
+
+# name: model, fields of LoraConfig
+ADAPTERS = {
+    # Every linear layer, those of the tower's block that nothing reads too.
+    "lora_llava_clip": ("llava_clip", {"r": 3, "lora_alpha": 6, "target_modules": "all-linear"}),
+    # Names that tower and text model have both, and some of the tower's alone.
+    "dora_gemma3_images": ("gemma3_images", {"r": 2, "lora_alpha": 4, "use_dora": True, "target_modules": ["q_proj", "v_proj", "fc2"]}),
 }
 
 
@@ -118,6 +130,42 @@ def steps(model, config, generator):
     return {**trace, "loss": torch.stack(losses), "grad_norm": torch.stack(norms)}
 
 
+@torch.no_grad()
+def randomize_adapter(model, generator):
+    for name, parameter in model.named_parameters():
+        if "lora_magnitude" in name:
+            parameter.mul_(1 + 0.1 * torch.randn(parameter.shape, generator=generator))
+        elif "lora_" in name:
+            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
+
+
+def store_adapter(name, base, fields, folder):
+    generator = torch.Generator().manual_seed(20261130)
+    plain = transformers.AutoModelForImageTextToText.from_pretrained(folder / base / "model", attn_implementation="eager", dtype=torch.float32)
+    config, before = plain.config, {key: value.clone() for key, value in plain.state_dict().items()}
+    model = peft.get_peft_model(plain.eval(), peft.LoraConfig(**fields))
+    model.peft_config["default"].base_model_name_or_path = base
+    randomize_adapter(model, generator)
+    model.save_pretrained(folder / name / "adapter")
+    (folder / name / "adapter" / "README.md").unlink(missing_ok=True)
+    trained = {key.replace(".default", ""): one for key, one in model.named_parameters() if one.requires_grad}
+    batch = batch_of(config, generator)
+    out = run(model, batch)
+    golden = {**batch, "logits": out.logits.detach(), "loss": out.loss.detach()}
+    read = [key for key, one in trained.items() if one.grad is not None]
+    golden.update({f"grad.{key}": trained[key].grad.clone() for key in read})
+    safetensors.torch.save_file({key: value.contiguous() for key, value in golden.items()}, folder / name / "golden.safetensors")
+    merged = peft.PeftModel.from_pretrained(
+        transformers.AutoModelForImageTextToText.from_pretrained(folder / base / "model", dtype=torch.float32),
+        folder / name / "adapter").merge_and_unload().state_dict()
+    changed = {f"merged.{key}": value.contiguous() for key, value in merged.items() if not torch.equal(value, before[key])}
+    safetensors.torch.save_file(changed, folder / name / "merged.safetensors")
+    trace = steps(model, config, generator)
+    trace.update({f"final.{key}": trained[key].detach().contiguous() for key in read})
+    safetensors.torch.save_file(trace, folder / name / "train.safetensors")
+    print(f"{name}: loss {out.loss.item():.6f}, {len(read)} gradients of {len(trained)} tensors, {len(changed)} merged weights")
+
+
 def store(name, fields, folder):
     generator = torch.Generator().manual_seed(20261129)
     gemma = "mm_tokens_per_image" in fields
@@ -147,7 +195,9 @@ def main():
     torch.set_num_threads(1)
     for name, fields in CASES.items():
         store(name, fields, folder)
-    print(f"transformers {transformers.__version__}, torch {torch.__version__}")
+    for name, (base, fields) in ADAPTERS.items():
+        store_adapter(name, base, fields, folder)
+    print(f"transformers {transformers.__version__}, peft {peft.__version__}, torch {torch.__version__}")
 
 
 if __name__ == "__main__":

@@ -103,6 +103,8 @@ Finding pp_head_imbalance(const Figures& f, const Thresholds& limits) {
     return not_applicable(fmt::format("the output layer is as large as {:.2f} blocks", head));
   if (!f.times) return unknown(kNoTimes);
   const auto& stages = f.times->stage_compute;
+  if (f.model.vision.any() && std::ranges::max_element(stages) == stages.begin())
+    return not_applicable("the slowest stage is the one with the vision tower (encoder-layout)");
   double sum = 0, most = 0;
   for (const double seconds : stages) sum += seconds, most = std::max(most, seconds);
   const double skew = most * static_cast<double>(stages.size()) / sum - 1;

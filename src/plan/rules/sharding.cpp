@@ -151,7 +151,46 @@ Finding fsdp_buffers(const Figures& f, const Thresholds&) {
   return finding;
 }
 
+/// Layers for the first stage if it is to compute as long as the others do on average, which take
+/// `others` of the seconds that it takes; 0: none that divide.
+int64_t layers_beside_tower(const Figures& f, double others) {
+  const double layers = f.layers_of_a_stage(), rest = f.pp - 1;
+  // What is moved makes the others longer.
+  const auto most = static_cast<int64_t>(layers - (1 / others - 1) * layers * rest / f.pp);
+  for (int64_t first = most; first > 0; --first)
+    if ((f.model.layers - first) % (int64_t{1} * (f.pp - 1) * f.vpp) == 0 && first % f.vpp == 0)
+      return first;
+  return 0;
+}
+
+/// A vision tower has no stages of its own: it may make the decoder's first one the slowest.
+Finding tower_layout(const Figures& f, const Thresholds& limits) {
+  if (f.pp == 1) return not_applicable("the vision tower is on the only stage");
+  if (!f.times) return unknown(kNoTimes);
+  const std::vector<double>& stages = f.times->stage_compute;
+  const double mean = std::accumulate(stages.begin() + 1, stages.end(), 0.0) /
+                      static_cast<double>(stages.size() - 1);
+  const double share = stages.front() / mean;
+  if (share <= 1 + limits[Limit::stage_skew])
+    return not_applicable(fmt::format(
+        "the first stage, which has the vision tower, computes {:.2f} times as long as the others",
+        share));
+  std::vector<Advice> advice;
+  if (const int64_t first = layers_beside_tower(f, 1 / share);
+      first > 0 && !f.config.pipeline.pipeline_model_parallel_layout)
+    advice.push_back(change({fmt::format("model.num_layers_in_first_pipeline_stage={}", first)}));
+  Finding finding =
+      fires(Level::hint,
+            fmt::format("the first stage, which has the vision tower, computes {:.2f} times as "
+                        "long as the others, which wait for it",
+                        share),
+            {{"first stage", share, "of the others"}}, std::move(advice));
+  finding.decided_by_gain = !finding.advice.empty();
+  return finding;
+}
+
 Finding encoder_layout(const Figures& f, const Thresholds& limits) {
+  if (f.model.vision.any()) return tower_layout(f, limits);
   if (!f.model.encoder.any()) return not_applicable("the model has no encoder");
   const int own = f.config.parallel.encoder_pipeline_model_parallel_size;
   if (own == 0) return not_applicable("the encoder is on the decoder's first stage");
@@ -256,9 +295,11 @@ RuleGroup sharding_rules() {
         "NeMo guide, custom sharding", fsdp_buffers},
        {"encoder-layout", kPlan,
         "hint: a stage of the encoder computes less than encoder_share of one of the decoder "
-        "(wrong sizes are configuration errors)",
-        "Give a small encoder fewer stages, or the decoder's first one.", "", "guides, encoders",
-        encoder_layout},
+        "(wrong sizes are configuration errors); the stage with a vision tower more than 1 + "
+        "stage_skew of the others",
+        "Give a small encoder fewer stages, or the decoder's first one; the first stage fewer "
+        "layers beside a vision tower.",
+        "", "guides, encoders", encoder_layout},
        {"domain-straddle", kPlan,
         "warn: a tp, cp or ep group that fits a domain straddles two (dp if exposed > "
         "exposed_min); not with data "

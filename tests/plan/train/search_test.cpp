@@ -254,6 +254,38 @@ TEST(Search, BoundsOfAdaptersAreNeverAboveTheDryRun) {
   }
 }
 
+/// A folder whose model has a vision tower beside the text model of a request.
+std::string with_tower(const std::filesystem::path& folder, bool gemma) {
+  const std::string text = R"("num_hidden_layers": 8, "hidden_size": 2048, "head_dim": 128,
+                              "intermediate_size": 8192, "num_attention_heads": 16,
+                              "num_key_value_heads": 4)",
+                    vision = R"({"model_type": "siglip_vision_model", "hidden_size": 1024,
+                                 "intermediate_size": 4096, "num_hidden_layers": 6,
+                                 "num_attention_heads": 16, "image_size": 448, "patch_size": 14})";
+  std::filesystem::create_directories(folder);
+  write_file_atomically(
+      folder / "config.json",
+      fmt::format(R"({{"model_type": "{}", "image_token_index": 9, "mm_tokens_per_image": 256,
+                       "text_config": {{"model_type": "{}", {}}}, "vision_config": {}}})",
+                  gemma ? "gemma3" : "llava", gemma ? "gemma3_text" : "llama", text, vision));
+  return "model.hf_config=" + folder.string();
+}
+
+// The tower is on the first stage. Some of its weights never train, such as SigLIP's pooling head,
+// which tensor ranks do not cut; or all of them, or those of the text.
+TEST(Search, BoundsOfImagesAreNeverAboveTheDryRun) {
+  const TemporaryFolder folder;
+  const std::string llava = with_tower(folder.path() / "llava", false);
+  const std::string gemma = with_tower(folder.path() / "gemma", true);
+  for (const Overrides& images :
+       {Overrides{llava}, Overrides{llava, "model.freeze_vision_model=true"},
+        Overrides{llava, "model.freeze_language_model=true"},
+        Overrides{gemma, "model.family=gemma3_text", "model.cp_comm_type=a2a"}}) {
+    SCOPED_TRACE(testing::PrintToString(images));
+    expect_bounds_below(sample(request_of(images), 23));
+  }
+}
+
 TEST(Search, FindsALayoutForAdapters) {
   // Weights alone: what all weights with their states do not fit into is enough.
   const Overrides large{"model.num_layers=64",

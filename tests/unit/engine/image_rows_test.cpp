@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "engine/cut_batch.h"
 
 namespace viaduct {
 namespace {
@@ -112,6 +113,26 @@ TEST(ImageRowsTest, TokensThatSeeAheadAreReadFromTheEndOfTheirImage) {
   EXPECT_THAT(list<int32_t>(ahead.others), ElementsAre(-1, -1, 2, -1, -1, 5));
   EXPECT_EQ(ahead.longest, 2);
   EXPECT_FALSE(on_device(batch, kSmall).images.ahead.any());
+}
+
+/// As the heads of an exchange have the rows: all tokens, and the padding of the last document.
+TEST(ImageRowsTest, ContextRanksSeeAheadInTheRowsOfAll) {
+  ImageForm form = kSmall;
+  form.sees_ahead = true;
+  HostBatch batch = rows({1, 7, 7, 2, 7, 3, 7});
+  batch.images = count_up(4, form);
+  for (int rank = 0; rank < 2; ++rank) {
+    const BatchPlace place{.cp = 2, .cp_rank = rank, .images = form};
+    static const auto device = make_cpu_device(1);
+    const Batch made = upload(*device, cut_batch(batch, place, true), 10, 32, place);
+    EXPECT_EQ(made.tokens(), 4);
+    const BatchImages::Ahead& ahead = made.images.ahead;
+    EXPECT_THAT(list<int32_t>(ahead.tokens), ElementsAre(2, 1, 4, 6));
+    EXPECT_THAT(list<int32_t>(ahead.offsets), ElementsAre(0, 2, 3, 4));
+    EXPECT_THAT(list<int32_t>(ahead.place), ElementsAre(-1, 1, 0, -1, 2, -1, 3, -1));
+    EXPECT_THAT(list<int32_t>(ahead.others), ElementsAre(0, -1, -1, 3, -1, 5, -1, 7));
+    EXPECT_EQ(ahead.longest, 2);
+  }
 }
 
 TEST(ImageRowsTest, RefusesWhatDoesNotFit) {

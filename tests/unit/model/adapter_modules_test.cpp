@@ -43,6 +43,39 @@ TEST(AdapterModules, AreChosenByNamesPatternsAndMegatronsNames) {
   EXPECT_EQ(chosen(config, "gpt2"), 4 * static_cast<size_t>(model_of("gpt2").layers));
 }
 
+TEST(AdapterModules, OfImagesAreChosenWhereTheyAreNamed) {
+  ModelFolder folder = resolve_model_folder(test_data("golden") / "llava_clip" / "model");
+  folder.images = ImageLayers::read;
+  const ModelConfig model = read_model_config(folder);  // two blocks, and two of a tower are read
+  PeftConfig config;
+  config.dim = 2;
+  const auto names = [&](const std::vector<std::string>& targets,
+                         const std::vector<std::string>& excluded = {}) {
+    config.target_modules = targets;
+    config.exclude_modules = excluded;
+    return choose_adapters(config, model).modules.size();
+  };
+  EXPECT_EQ(names({"all-linear"}), 14u);
+  EXPECT_EQ(names({"q_proj"}), 2u);  // the tower has such layers too
+  EXPECT_EQ(names({"linear_qkv"}), 6u);
+  EXPECT_EQ(names({"vision_tower"}), 12u);
+  EXPECT_EQ(names({"vision_tower.*.q_proj"}), 2u);
+  EXPECT_EQ(names({"model.vision_tower.encoder.layers.1.mlp.fc1"}), 1u);
+  EXPECT_EQ(names({"model.language_model.layers.0.*"}), 7u);
+  EXPECT_EQ(names({"fc1", "linear_1"}), 3u);
+  EXPECT_EQ(names({"all-linear", "vision_tower", "multi_modal_projector"}), 28u);
+  EXPECT_EQ(names({"all-linear", "vision_tower"}, {"q_proj"}), 22u);
+  config.rank_pattern = parse_yaml("{'model\\.vision_tower\\..*': 1}", "test");
+  config.target_modules = {"q_proj", "vision_tower.*.q_proj"};
+  config.exclude_modules = {};
+  const AdapterSettings settings = choose_adapters(config, model);
+  EXPECT_EQ(settings.of("vision_tower.encoder.layers.0.self_attn.q_proj")->rank, 1);
+  EXPECT_EQ(settings.of("model.layers.0.self_attn.q_proj")->rank, 2);
+  config.target_modules = {"vision_tower.encoder.layers.2.mlp.fc1"};  // nothing reads it
+  EXPECT_THAT([&] { choose_adapters(config, model); },
+              ThrowsMessage<ConfigError>(HasSubstr("matches no linear layer")));
+}
+
 TEST(AdapterModules, PatternsGiveRanksAndScales) {
   PeftConfig config;
   config.dim = 8, config.alpha = 16, config.rslora = true;

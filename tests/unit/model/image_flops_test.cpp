@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "model/flops.h"
 #include "model/model.h"
+#include "nn/adapter_settings.h"
 #include "support/tiny_models.h"
 
 namespace viaduct {
@@ -47,6 +48,26 @@ TEST(ImageFlops, AFrozenTowerCountsItsForward) {
   EXPECT_LT(image_flops(config), frozen);
   EXPECT_DOUBLE_EQ(image_flops(config), all / 3);  // a forward is a third of both passes
   EXPECT_EQ(image_flops(test::tiny_model("llama")), 0);
+}
+
+TEST(ImageFlops, AdaptersLeaveOutTheGradientsOfWeights) {
+  ModelConfig config = small();
+  const VisionConfig& v = config.vision;
+  AdapterSettings adapters;
+  adapters.modules["vision_tower.encoder.layers.0.mlp.fc1"] = {3, 1, false};
+  config.vision.freeze_projector = true;
+  const double h = static_cast<double>(v.hidden), tokens = static_cast<double>(v.tokens()),
+               out = static_cast<double>(config.hidden);
+  const double patches = static_cast<double>(v.patches() * v.channels * 4) * h,
+               blocks = 2 * tokens * (4 * h * h + 2 * h * 10), pairs = 2 * 2 * h * tokens * tokens,
+               projector = static_cast<double>(v.rows()) * out * (2 * h + out),
+               added = tokens * 3 * (h + 10);
+  EXPECT_DOUBLE_EQ(image_flops(config, adapters),
+                   2 * patches + 4 * blocks + 6 * pairs + 4 * projector + 6 * added);
+  // Of the text model alone: images have their forward.
+  adapters.modules = {{"model.layers.0.mlp.up_proj", {3, 1, false}}};
+  config.vision.freeze_tower = true;
+  EXPECT_DOUBLE_EQ(image_flops(config, adapters), 2 * (patches + blocks + pairs + projector));
 }
 
 }  // namespace

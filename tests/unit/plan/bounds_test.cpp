@@ -10,8 +10,10 @@ namespace viaduct {
 namespace {
 
 /// Of four micro-batches of 8 layers that take 2 seconds each, and nothing else.
-double bound_with_ends(int pp, double end_seconds, double embedding_seconds) {
+double bound_with_ends(int pp, double end_seconds, double embedding_seconds,
+                       bool has_encoder = false) {
   ModelCost model;
+  model.has_encoder = has_encoder;
   model.layers = model.counted_layers = 8;
   LayerCost layer;
   layer.known = true;
@@ -46,7 +48,7 @@ TEST(LayoutBound, FrozenWeightsAreExchangedOnlyWhereTheyAreShards) {
   Layout layout;
   layout.dp = 8, layout.sharding = Sharding::optimizer;
   const auto bound = [&](bool frozen) {
-    model.frozen = frozen;
+    model.some_frozen = model.layers_frozen = frozen;
     return LayoutBound(model, load_cluster("dgx-h100"), {}).of(layer, layout);
   };
   EXPECT_GT(bound(false).seconds, 0.1);
@@ -56,8 +58,39 @@ TEST(LayoutBound, FrozenWeightsAreExchangedOnlyWhereTheyAreShards) {
   // The states of adapters: gradients and, with the optimizer's alone sharded, an eighth of those.
   layout.sharding = Sharding::optimizer;
   const double without = bound(true).bytes;
-  layer.adapter_bytes = {0, 1e9, 8e9};
+  layer.layer_trained = {0, 1e9, 8e9};
   EXPECT_DOUBLE_EQ(bound(true).bytes, without + 8 * (1e9 + 1e9));
+  layer.end_trained = {0, 1e8, 8e8};
+  EXPECT_DOUBLE_EQ(bound(true).bytes, without + 8 * (1e9 + 1e9) + 1e8 + 1e8);
+}
+
+// Of a model whose vision tower alone is frozen: gradients are those that its layers have.
+TEST(LayoutBound, LayersThatTrainBesideFrozenPartsAreExchanged) {
+  ModelCost model;
+  model.layers = model.counted_layers = 8;
+  model.parameters = 8e10;
+  model.bytes.weights = 2;
+  model.some_frozen = true;
+  LayerCost layer;
+  layer.known = true;
+  layer.layer_parameters = 1e10, layer.layer_seconds = 1e-3;
+  Layout layout;
+  layout.dp = 8, layout.sharding = Sharding::optimizer;
+  const auto seconds = [&] {
+    return LayoutBound(model, load_cluster("dgx-h100"), {}).of(layer, layout).seconds;
+  };
+  const double weights = seconds();
+  EXPECT_GT(weights, 0.1);
+  layer.layer_trained.gradients = 4e10;  // FP32, summed in the weights' format at least
+  EXPECT_NEAR(seconds() / weights, 2, 0.05);
+  model.layers_frozen = true;
+  EXPECT_LT(seconds(), 0.1);
+}
+
+// Its tower is on the first stage, whichever the others are as long as.
+TEST(LayoutBound, AFirstStageWithAnEncoderHasNoEvenPipeline) {
+  EXPECT_DOUBLE_EQ(bound_with_ends(2, 3, 1, true), 0);
+  EXPECT_DOUBLE_EQ(bound_with_ends(1, 3, 1, true), bound_with_ends(1, 3, 1));
 }
 
 }  // namespace

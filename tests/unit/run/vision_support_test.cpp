@@ -63,18 +63,71 @@ TEST(VisionSupport, OrAsItsTextModel) {
 TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
            {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "mixed_precision.recipe"},
-           {{"peft.scheme=lora", "peft.dim=2"}, "peft.scheme: lora"},
            {{"optimizer.optimizer=adafactor"}, "optimizer.optimizer: adafactor"},
            {{"dataset.packed_sequence_size=16", "dataset.packing_split=true"},
             "dataset.packing_split: true"}}) {
     EXPECT_THAT(refusal(overrides),
                 AllOf(HasSubstr(field), HasSubstr("for a model that reads images")));
   }
+  EXPECT_THAT(refusal({"dist.ranks=2", "model.encoder_pipeline_model_parallel_size=1"}),
+              AllOf(HasSubstr("model.encoder_pipeline_model_parallel_size: 1"),
+                    HasSubstr("for a vision tower")));
   EXPECT_THAT(refusal({"model.freeze_language_model=true", "model.freeze_vision_model=true",
                        "model.freeze_vision_projection=true"}),
               HasSubstr("nothing trains"));
   EXPECT_EQ(refusal({"optimizer.optimizer=adafactor", "model.freeze_vision_model=true"}),
             "no error");
+}
+
+TEST(VisionSupport, PartsWithoutAdaptersHaveNoGradients) {
+  const auto vision = [](const std::string& targets) {
+    return setup_of(llava() + Overrides{"peft.scheme=lora", "peft.dim=2",
+                                        "peft.target_modules=[" + targets + "]"})
+        .model.vision;
+  };
+  for (const auto& [targets, tower, projector] :
+       {std::tuple("all-linear", true, true), std::tuple("q_proj,down_proj", true, true),
+        std::tuple("all-linear,vision_tower", false, true), std::tuple("linear_2", true, false),
+        std::tuple("fc1,multi_modal_projector", false, false)}) {
+    EXPECT_EQ(vision(targets).freeze_tower, tower) << targets;
+    EXPECT_EQ(vision(targets).freeze_projector, projector) << targets;
+  }
+  EXPECT_THAT(refusal({"peft.scheme=lora", "peft.dim=2", "model.freeze_vision_projection=true"}),
+              HasSubstr("model.freeze_vision_projection: true, beside adapters"));
+  EXPECT_EQ(refusal({"peft.scheme=lora", "peft.dim=2", "peft.target_modules=[vision_tower]",
+                     "optimizer.optimizer=adafactor"}),
+            "no error");
+  EXPECT_THAT(refusal({"peft.scheme=lora", "peft.dim=2", "peft.base_format=fp8"}),
+              HasSubstr("peft.base_format: fp8 is not implemented for a model that reads images"));
+}
+
+TEST(VisionSupport, DryRunsCountTheImagesOfRows) {
+  RunSetup setup = setup_of(llava());
+  EXPECT_EQ(images_of_row(setup), 1);
+  EXPECT_EQ(images_text(setup), "1 of 4 tokens in each row");
+  setup.conversations.emplace().images = 3;
+  EXPECT_EQ(images_of_row(setup), 3);
+  setup.conversations->images = 9;  // there is no room for more
+  EXPECT_EQ(images_text(setup), "4 of 4 tokens in each row");
+  setup.conversations->images = 0;
+  EXPECT_EQ(images_text(setup), "none in the rows");
+  setup.conversations.reset();
+  setup.config.model.seq_length = 3;
+  EXPECT_EQ(images_text(setup), "none: rows of 3 tokens have no room for one of 4");
+  setup.config.cuda_target = CudaTarget{};
+  EXPECT_THAT(images_text(setup), HasSubstr("dist.device"));
+  const RunSetup text = setup_of(tiny_run());
+  EXPECT_EQ(images_of_row(text), 0);
+  EXPECT_EQ(images_text(text), "");
+}
+
+TEST(VisionSupport, ImagesThatSeeAheadNeedAllTokensOfAHead) {
+  const auto folder = test::test_data("golden") / "gemma3_images" / "model";
+  const Overrides gemma{"checkpoint.pretrained_checkpoint=" + folder.string(), "dist.ranks=2",
+                        "model.context_parallel_size=2"};
+  EXPECT_THAT(refusal(gemma + Overrides{"model.cp_comm_type=all_gather"}),
+              AllOf(HasSubstr("model.cp_comm_type: all_gather"), HasSubstr("expected a2a")));
+  EXPECT_EQ(refusal(gemma + Overrides{"model.cp_comm_type=a2a"}), "no error");
 }
 
 TEST(VisionSupport, TensorRanksDivideTheTower) {
