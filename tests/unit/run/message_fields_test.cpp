@@ -92,6 +92,7 @@ TEST(MessageFields, Exist) {
                                      "model.norm",
                                      "model.final_layernorm",
                                      "model.language_model",
+                                     "model.vision_tower",
                                      "model.mtp_",
                                      "tokenizer.chat_template",
                                      "tokenizer.chat_templates",
