@@ -182,6 +182,20 @@ std::optional<TokenRecord> merged_record(std::optional<TokenRecord> record,
   return record;
 }
 
+/// Documents that end with different tokens stay as they are, and nothing says what ends them.
+void compare_separators(const IndexedDataset& first, const std::optional<TokenRecord>& a,
+                        const IndexedDataset& next, const std::optional<TokenRecord>& b) {
+  if (!a || !b || !a->separator || !b->separator || a->separator == b->separator) return;
+  const auto end = [](int64_t token) {
+    return token < 0 ? std::string("no token") : fmt::format("token {}", token);
+  };
+  log_warning(
+      "documents of {} end with {}, those of {} with {}: the merged data set does not say what "
+      "ends its documents; expected data sets that are tokenized alike (viaduct data tokenize "
+      "--eod-token)",
+      first.prefix(), end(*a->separator), next.prefix(), end(*b->separator));
+}
+
 /// Conversations of two tokenizers are refused; other differences are said.
 void compare_conversations(const IndexedDataset& first, const std::optional<TokenRecord>& a,
                            const IndexedDataset& next, const std::optional<TokenRecord>& b) {
@@ -239,6 +253,7 @@ void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
     check_mask_files(*next);
     check_image_files(*next);
     const auto next_record = i == 0 ? first_record : read_token_record(*next);
+    compare_separators(*first, first_record, *next, next_record);
     compare_conversations(*first, first_record, *next, next_record);
     writer.append(*next);
     if (masks) {

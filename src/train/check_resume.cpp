@@ -232,7 +232,7 @@ std::vector<std::string> check_resume(const RunSetup& setup,
       const bool later = given == Strictness::assume_ok_unexpected;
       std::vector<TensorKind> kinds{{""}};
       if (with_states) kinds.insert(kinds.end(), states.begin(), states.end());
-      check_fit(tensor_fit(setup.model, checkpoint, kinds, setup.config.peft.resolved),
+      check_fit(tensor_fit(setup.model, checkpoint, kinds, setup.config.peft.resolved, false),
                 "the checkpoint", later ? Strictness::raise_unexpected : given);
     } catch (const Error& error) {
       return error.what();
