@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kTaskBytes = 72 * 1024, kWantedTasks = 12;
 // Bytes of B up to which the caller is done before another thread would have begun: factors of low
 // rank, of which a token reads hundreds.
-constexpr int64_t kAloneBytes = 16 * 1024;
+constexpr int64_t kAloneBytes = 48 * 1024;
 // Maximum columns of a task, per half.
 constexpr int64_t kMostStrips = 16, kMostColumns = kMostStrips * kTileColumns;
 
