@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "checkpoint/extend_vocabulary.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
@@ -176,8 +177,10 @@ void check_fit(const RunSetup& setup) {
   const auto& longest = config.dataset.packing.limits.longest;
   if (setup.model.positions != PositionKind::relative &&
       longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
-    problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
-                 config.model.seq_length.value(), setup.model.max_positions);
+    problems.add(
+        "model.seq_length: {} is longer than the {} that the model allows "
+        "(model.max_position_embeddings)",
+        config.model.seq_length.value(), counted(setup.model.max_positions, "position"));
   }
   if (const auto tokens = tokens_of(setup); tokens && *tokens > setup.model.vocabulary) {
     problems.add(
@@ -247,7 +250,10 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
-  if (setup.pretrained) check_rotary_order(*base, setup.model);
+  if (setup.pretrained) {
+    check_rotary_order(*base, setup.model);
+    check_head(*base, setup.model);
+  }
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
   if (!base && setup.tokenizer) {

@@ -54,6 +54,16 @@ TEST(ExpertFamilies, ErnieHasExpertsFromALayerToAnotherInEveryNth) {
               testing::ThrowsMessage<ConfigError>(HasSubstr("model.moe_layer_freq")));
 }
 
+// What config.json cannot say is refused by the field's name, not by that of the file.
+TEST(ExpertFamilies, ErnieSharesAtMostAsManyExpertsAsItRoutes) {
+  ModelConfig model = read_small("ernie4_5_moe", "");
+  model.moe.shared_feed_forward = (model.moe.experts + 1) * model.moe.feed_forward;
+  EXPECT_THAT([&] { write_hf_config(model); },
+              testing::ThrowsMessage<ConfigError>(
+                  HasSubstr("model.moe_shared_expert_intermediate_size: family ernie4_5_moe has at "
+                            "most num_moe_experts")));
+}
+
 TEST(ExpertFamilies, ErnieChoosesByProbabilitiesPlusABias) {
   const ModelConfig model = read_small("ernie4_5_moe", R"("moe_num_shared_experts": 0)");
   EXPECT_TRUE(model.moe.load_bias);

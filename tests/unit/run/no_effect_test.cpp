@@ -144,6 +144,31 @@ TEST(NoEffect, RotaryScalingBehindTheLongestRow) {
               Not(Contains(HasSubstr("model.rope_scaling"))));
 }
 
+TEST(NoEffect, AFactorThatBeginsBehindTheLongestRow) {
+  EXPECT_THAT(notes({"model.seq_length=32", "model.attention_temperature_scale=0.1"}),
+              ElementsAre("model.attention_temperature_scale has no effect here: rows of 32 tokens "
+                          "end before its first step, at 32"));
+  EXPECT_THAT(notes({"model.seq_length=32", "model.attention_temperature_scale=0.1",
+                     "model.attention_temperature_length=31"}),
+              IsEmpty());
+}
+
+TEST(NoEffect, EvaluationsWithoutData) {
+  const auto said = [](const Overrides& more) {
+    return notes(Overrides{"dataset.mock=false", "validation.eval_iters=2"} + more);
+  };
+  const Overrides all{"dataset.blend=[a]", "dataset.split=1"};
+  EXPECT_THAT(said(all), Contains("validation.eval_iters has no effect here: dataset.split = 1 "
+                                  "leaves validation no data"));
+  EXPECT_THAT(said({"dataset.blend_per_split=[[a], null, [b]]"}),
+              Contains("validation.eval_iters has no effect here: dataset.blend_per_split has no "
+                       "data sets for validation"));
+  EXPECT_THAT(
+      said(all + Overrides{"validation.eval_interval=3"}),
+      Contains(HasSubstr("validation.eval_interval, validation.eval_iters have no effect")));
+  EXPECT_THAT(said({"dataset.blend=[a]", "dataset.split=9,1"}), Not(Contains(HasSubstr("eval"))));
+}
+
 TEST(NoEffect, PartsOfSwitchesThatAreOff) {
   EXPECT_THAT(notes({"model.attention_temperature_length=8", "model.qk_layernorm_after_rope=true"}),
               AllOf(Contains(HasSubstr("model.attention_temperature_length has no effect here: "

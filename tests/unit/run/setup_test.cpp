@@ -132,6 +132,25 @@ TEST(Setup, RotaryPairsAreAMatterOfTheModel) {
               ThrowsMessage<ConfigError>(HasSubstr("trained with pairs of halves")));
 }
 
+TEST(Setup, AHeadIsNotDropped) {
+  const Words tied{"model.vocab_size=100", "model.share_embeddings_and_output_weights=true"};
+  const ModelConfig model = prepared(tied).model, own = prepared({"model.vocab_size=100"}).model;
+  EXPECT_NO_THROW(check_head(own, own));
+  EXPECT_NO_THROW(check_head(model, own)) << "a head that is missing shows when it is read";
+  EXPECT_THAT([&] { check_head(own, model); },
+              ThrowsMessage<ConfigError>(
+                  HasSubstr("model.share_embeddings_and_output_weights: true, but the weights")));
+}
+
+TEST(Setup, PositionsAreCounted) {
+  EXPECT_THAT(
+      [&] {
+        prepared({"model.vocab_size=100", "model.max_position_embeddings=1"});
+      },
+      ThrowsMessage<ConfigError>(
+          HasSubstr("model.seq_length: 32 is longer than the 1 position that the model allows")));
+}
+
 TEST(Setup, WeightsKeepTheOrderOfTheirPairs) {
   const std::string from =
       "checkpoint.pretrained_checkpoint=" + test::test_data("golden/llama/model").string();
