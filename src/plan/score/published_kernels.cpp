@@ -31,7 +31,8 @@ constexpr double kLaunchOnXeon = 13.48e-6, kLaunchOnGrace = 37.08e-6;
 /// Codes that run PyTorch op by op, so that each kernel of a chain has a launch of its own.
 bool has_launches_of_each_op(const PublishedRow& row) {
   return !row.notes_mention("torch.compile") &&
-         !starts_with_any(row.text("framework"), {"MaxText", "Paxml", "llmq"});
+         starts_with_any(row.text("framework"), {"NeMo", "Megatron", "MegaScale", "MLPerf", "Meta",
+                                                 "llm-foundry", "InternEvo", "torchtitan"});
 }
 
 void add_graphs(const PublishedRow& row, PublishedRun& run) {
