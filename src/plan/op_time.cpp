@@ -57,10 +57,6 @@ std::string_view op_kind_name(OpKind kind) {
   return "";
 }
 
-bool is_chain(const OpEntryRecord& op) {
-  return op_kind(op) == OpKind::other && !is_one_pass(op);
-}
-
 OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(settings) {
   const double bf16 = rate_of(gpu.dense_flops, "bf16");
   for (int i = 0; i < kFlopFormats; ++i) {
@@ -119,7 +115,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
   if (kind != OpKind::other) compute += settings_.half_seconds;
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);
   double memory = bytes > 0 ? (bytes + settings_.half_bytes) / bandwidth_ : 0;
-  if (is_chain(op)) memory *= settings_.extra_passes;
+  if (kind == OpKind::other && !is_one_pass(op)) memory *= settings_.extra_passes;
   const double repeats = kind == OpKind::product ? settings_.product_repeats : 1;
   return repeats * (settings_.start_seconds * op.launches + std::max(compute, memory));
 }

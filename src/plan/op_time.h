@@ -18,9 +18,6 @@ enum class OpKind { product, attention, other };
 inline constexpr int kOpKinds = 3;
 OpKind op_kind(const OpEntryRecord& op);
 std::string_view op_kind_name(OpKind kind);
-/// A kernel of ours that stands for a chain of element-wise ones in other trainers, which
-/// `OpTimeSettings::extra_passes` counts.
-bool is_chain(const OpEntryRecord& op);
 
 /// The constants of the formula. Those marked as fitted come from the published runs that
 /// docs/plan-accuracy.md names as calibration rows; the others are round figures.

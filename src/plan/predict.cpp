@@ -1,7 +1,6 @@
 #include "plan/predict.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "base/error.h"
 #include "base/run_tasks.h"
@@ -33,19 +32,10 @@ double end_before(const StepRecord& record, const RankTimes& times, int64_t at) 
   return end;
 }
 
-/// Of the host before an op's launches, besides them; none: nothing.
-std::function<double(const OpEntryRecord&)> host_times(const RunConfig& config,
-                                                       const PredictionSettings& settings) {
-  const double experts = settings.expert_product_seconds *
-                         static_cast<double>(config.model.moe.experts()) /
-                         config.parallel.expert_model_parallel_size;
-  const double chain = settings.launch_seconds * (settings.chain_launches - 1);
-  if (experts == 0 && chain == 0) return {};
-  return [experts, chain](const OpEntryRecord& op) {
-    if (op.host_launches() == 0) return 0.0;
-    if (op.op == "grouped_gemm") return experts;
-    return is_chain(op) ? chain * op.host_launches() : 0.0;
-  };
+/// Of the host before a product of experts, besides its launch.
+double expert_host_seconds(const RunConfig& config, const PredictionSettings& settings) {
+  return settings.expert_product_seconds * static_cast<double>(config.model.moe.experts()) /
+         config.parallel.expert_model_parallel_size;
 }
 
 /// Adds what the copies to and from the host's memory take longer than the step, beside which they
@@ -138,10 +128,14 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
             return calibrated ? calibrated->collective(c).seconds : collective_time.seconds(c);
           },
       .launch = settings.launch_seconds,
-      .host = host_times(of.config(), settings),
       .host_wait = settings.host_wait_seconds,
       .slowdown = settings.slowdown,
       .multiprocessors = cluster.gpu.multiprocessors};
+  if (const double host = expert_host_seconds(of.config(), settings); host > 0) {
+    machine.host = [host](const OpEntryRecord& op) {
+      return op.op == "grouped_gemm" && op.host_launches() > 0 ? host : 0;
+    };
+  }
   // A calibration has measured what ranks on cores copy, which have no links.
   if (!calibrated || calibrated->has_links())
     machine.link_use = [&](const CollectiveRecord& c) { return collective_time.link_use(c); };

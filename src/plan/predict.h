@@ -31,9 +31,6 @@ struct PredictionSettings {
   /// Of the host for each product of one expert, in trainers that launch one for each expert; ours
   /// launch one for all.
   double expert_product_seconds = 0;
-  /// Launches of the host for each of a kernel that stands for a chain (is_chain), in trainers that
-  /// launch each kernel of it.
-  double chain_launches = 1;
   double slowdown = 1.1;           // of ops beside communication, which holds some of the SMs
   double reserve_bytes = 1.5e9;    // of a GPU: driver's context and communicators
   double cpu_reserve_bytes = 2e8;  // of a rank on a CPU: the process and the system

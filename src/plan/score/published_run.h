@@ -21,7 +21,7 @@ struct PublishedRun {
   double product_repeats = 1;
   /// Of its host, as in PredictionSettings.
   double expert_product_seconds = 0;
-  std::optional<double> launch_seconds = {};  // then also for each kernel of a chain
+  std::optional<double> launch_seconds = {};
 };
 
 /// The whole number that a run's overrides give a field; 0 if they do not.

@@ -140,10 +140,7 @@ class Scorer {
       if (task.run.extra_passes) settings.ops.extra_passes = *task.run.extra_passes;
       settings.ops.product_repeats = task.run.product_repeats;
       settings.expert_product_seconds = task.run.expert_product_seconds;
-      if (task.run.launch_seconds) {
-        settings.launch_seconds = *task.run.launch_seconds;
-        settings.chain_launches = settings.ops.extra_passes;
-      }
+      if (task.run.launch_seconds) settings.launch_seconds = *task.run.launch_seconds;
       task.capacity = capacity_bytes(task.cluster, settings);
       if (task.memory_only) {
         // Megatron-LM logs the memory of the last rank.

@@ -161,18 +161,6 @@ TEST(Predict, AHostThatLaunchesProductsOfEachExpertHoldsTheStepBack) {
   EXPECT_LT(with, host + without);
 }
 
-TEST(Predict, AHostThatLaunchesEachKernelOfAChainHoldsTheStepBack) {
-  const RunSetup setup = setup_of(tiny_run("llama") + Overrides{"mixed_precision=bf16_mixed"});
-  const Cluster cluster = load_cluster("dgx-h100");
-  PredictionSettings settings = prediction_settings(cluster);
-  settings.launch_seconds = 1e-3;  // the host bounds the step
-  const double alone = predict(setup, cluster, settings).step_seconds;
-  settings.chain_launches = 3;
-  const double chains = predict(setup, cluster, settings).step_seconds;
-  EXPECT_GT(chains, 1.5 * alone);
-  EXPECT_LT(chains, 2.8 * alone) << "products, moves and exchanges are single kernels";
-}
-
 TEST(Predict, AttentionOfALibraryKnowsTheSizeOfTheModelsHeads) {
   const Cluster cluster = load_cluster("dgx-h100");
   const auto seconds = [&](const char* heads, double narrow_share) {
