@@ -190,6 +190,35 @@ TEST(ExpertFamilies, GlmHasDeepSeeksExpertsAndItsOwnAttention) {
   EXPECT_THAT(refused("glm4_moe", R"("num_experts_per_tok": 1)"), HasSubstr("norm_topk_prob true"));
 }
 
+TEST(ExpertFamilies, GlmsLatentModelListsItsDenseLayersFirst) {
+  const ModelConfig model = read_small("glm4_moe_lite", "");
+  EXPECT_EQ(model.latent.q_rank, 768);
+  EXPECT_EQ(model.latent.plain_dim, 192);
+  EXPECT_EQ(model.latent.value_dim, 256);
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  EXPECT_EQ(model.latent.norm_eps, 1e-6);
+  EXPECT_EQ(model.moe.routing.scaling, 1.8);
+  EXPECT_THAT(model.moe.layers, ElementsAre(0, 1, 1, 1, 1, 1));
+  const std::string two = R"("mlp_layer_types": ["dense", "dense", "sparse", "sparse", "sparse",
+    "sparse"])";
+  const ModelConfig listed = read_small("glm4_moe_lite", two);
+  EXPECT_THAT(listed.moe.layers, ElementsAre(0, 0, 1, 1, 1, 1));
+  const Json written = Json::parse(write_hf_config(listed));
+  EXPECT_EQ(written.at("mlp_layer_types"), Json::parse("{" + two + "}").at("mlp_layer_types"));
+  EXPECT_EQ(written.at("first_k_dense_replace"), 2);
+  EXPECT_FALSE(written.contains("viaduct_fields")) << written;
+  EXPECT_EQ(write_hf_config(read_hf_config(written.dump(), "again")), write_hf_config(listed));
+  EXPECT_THAT(refused("glm4_moe_lite", R"("first_k_dense_replace": 2)"),
+              HasSubstr("first_k_dense_replace 2 is not supported (supported: 1)"));
+  EXPECT_THAT(refused("glm4_moe_lite", two + R"(, "first_k_dense_replace": 1)"),
+              HasSubstr("(supported: 2)"));
+  EXPECT_THAT(refused("glm4_moe_lite", R"("mlp_layer_types": ["sparse"])"),
+              HasSubstr("mlp_layer_types has 1 entry for 6 layers"));
+  EXPECT_THAT(refused("glm4_moe_lite", R"("mlp_layer_types": ["dense", "sparse", "dense",
+    "sparse", "sparse", "sparse"])"),
+              HasSubstr("mlp_layer_types: dense in layer 2 is not supported"));
+}
+
 TEST(ExpertFamilies, DotsHasWindowsFromALayerOnUnlessTheyAreListed) {
   EXPECT_THAT(read_small("dots1", R"("sliding_window": 8, "max_window_layers": 4)").windows,
               ElementsAre(0, 0, 0, 0, 8, 8));
