@@ -148,6 +148,25 @@ TEST(Setup, AHeadIsNotDropped) {
           HasSubstr("model.share_embeddings_and_output_weights: true, but the weights")));
 }
 
+// What the weights cannot be is known before the ranks start, by the names of the settings.
+TEST(Setup, SettingsThatDoNotFitTheWeightsAreNamed) {
+  const std::string from =
+      "checkpoint.pretrained_checkpoint=" + test::test_data("golden/llama/model").string();
+  EXPECT_NO_THROW(prepared({from, "dataset.mock=true", "model.attention_dropout=0.1"}, {}));
+  for (const char* change :
+       {"model.num_layers=1", "model.add_qkv_bias=true", "model.family=phi3"}) {
+    const std::string name(change, std::string_view(change).find('='));
+    EXPECT_THAT(
+        [&] {
+          prepared({from, "dataset.mock=true", change}, {});
+        },
+        ThrowsMessage<ConfigError>(testing::AllOf(
+            HasSubstr("checkpoint.pretrained_checkpoint: with " + name + " the model"),
+            HasSubstr("not fit the configuration"))))
+        << change;
+  }
+}
+
 TEST(Setup, PositionsAreCounted) {
   EXPECT_THAT(
       [&] {
