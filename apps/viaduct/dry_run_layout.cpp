@@ -60,13 +60,15 @@ std::string group_text(const std::vector<GlobalRank>& group, std::optional<int> 
 std::string chunk_text(const ChunkLayers& chunk) {
   std::vector<std::string> parts;
   const EncoderChunk& encoder = chunk.encoder;
-  if (encoder.embedding) parts.emplace_back("embedding of the encoder");
+  const bool tower = encoder.of_images;
+  if (encoder.embedding)
+    parts.emplace_back(tower ? "patches of the vision tower" : "embedding of the encoder");
   if (encoder.blocks == 1) parts.push_back(fmt::format("its block {}", encoder.first_block));
   if (encoder.blocks > 1) {
     parts.push_back(fmt::format("its blocks {} to {}", encoder.first_block,
                                 encoder.first_block + encoder.blocks - 1));
   }
-  if (encoder.norm) parts.emplace_back("its norm");
+  if (encoder.norm) parts.emplace_back(tower ? "its projector" : "its norm");
   if (chunk.embedding) parts.emplace_back("embedding");
   if (chunk.blocks == 1) parts.push_back(fmt::format("block {}", chunk.first_block));
   if (chunk.blocks > 1) {
@@ -161,10 +163,12 @@ Json layers_json(const Parallelism& parallelism) {
                     {"count", chunk.blocks},
                     {"head", chunk.head}});
     if (const EncoderChunk& encoder = chunk.encoder; encoder.any()) {
-      list.back()["encoder"] = {{"embedding", encoder.embedding},
-                                {"first", encoder.first_block},
-                                {"count", encoder.blocks},
-                                {"norm", encoder.norm}};
+      const bool tower = encoder.of_images;
+      list.back()[tower ? "vision_tower" : "encoder"] = {
+          {tower ? "patches" : "embedding", encoder.embedding},
+          {"first", encoder.first_block},
+          {"count", encoder.blocks},
+          {tower ? "projector" : "norm", encoder.norm}};
     }
   }
   return list;

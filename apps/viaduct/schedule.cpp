@@ -27,7 +27,7 @@ constexpr double kWidestUnits = 400;
 constexpr int64_t kMostActions = 1'000'000, kMostStages = 4096;
 
 struct Arguments {
-  int pp = 1, virtual_stages = 1;
+  int pp = 1, encoder_stages = 0, virtual_stages = 1;
   int64_t micro_batches = 1, group = 0;
   int64_t deferral_limit = -1;  // as comm_overlap.wgrad_deferral_limit
   std::string kind, svg;
@@ -35,6 +35,7 @@ struct Arguments {
 };
 
 struct Result {
+  int encoder_stages = 0;
   ScheduleSettings settings;
   Schedule schedule;
   ScheduleTimes times;
@@ -42,8 +43,18 @@ struct Result {
 };
 
 Result make(const Arguments& arguments) {
+  VIADUCT_CHECK(ConfigError, arguments.encoder_stages == 0 || arguments.virtual_stages == 1,
+                "viaduct schedule: --encoder-pp {}: an encoder's own stages have one chunk, found "
+                "--vpp {}; expected --vpp 1 or --encoder-pp 0",
+                arguments.encoder_stages, arguments.virtual_stages);
   Result r;
-  r.settings.pp = arguments.pp;
+  r.encoder_stages = arguments.encoder_stages;
+  const int64_t in_front = arguments.pp < 1 ? 0 : arguments.encoder_stages,
+                stages = in_front + arguments.pp;
+  VIADUCT_CHECK(ConfigError, stages <= kMostStages,
+                "viaduct schedule: --pp, --encoder-pp: at most {} stages are drawn, found {}",
+                kMostStages, stages);
+  r.settings.pp = static_cast<int>(stages);
   r.settings.virtual_stages = arguments.virtual_stages;
   r.settings.micro_batches = arguments.micro_batches;
   r.settings.group = arguments.group;
@@ -59,15 +70,12 @@ Result make(const Arguments& arguments) {
   r.settings.combines = arguments.combined;
   check_schedule_settings(r.settings);
   const double work =
-      3.0 * arguments.pp * arguments.virtual_stages * static_cast<double>(arguments.micro_batches);
-  VIADUCT_CHECK(ConfigError, arguments.pp <= kMostStages,
-                "viaduct schedule: --pp: at most {} stages are drawn, found {}", kMostStages,
-                arguments.pp);
+      3.0 * r.settings.pp * arguments.virtual_stages * static_cast<double>(arguments.micro_batches);
   VIADUCT_CHECK(ConfigError, work <= kMostActions,
                 "viaduct schedule: --pp, --vpp, --microbatches: {} stages of {} chunks with {} "
                 "micro-batches are {:.3g} "
                 "computations; at most {} are drawn",
-                arguments.pp, arguments.virtual_stages, arguments.micro_batches, work,
+                r.settings.pp, arguments.virtual_stages, arguments.micro_batches, work,
                 kMostActions);
   r.schedule = make_schedule(r.settings);
   r.holds = validate_schedule(r.schedule);
@@ -103,7 +111,9 @@ void print_json(const Result& r) {
       actions[span.action]["begin"] = span.begin;
       actions[span.action]["end"] = span.end;
     }
+    const bool of_encoder = stage < static_cast<size_t>(r.encoder_stages);
     stages.push_back({{"stage", stage},
+                      {"of_encoder", of_encoder},
                       {"peak_saved_stores", r.holds[stage].stores},
                       {"peak_buffers", r.holds[stage].buffers},
                       {"peak_parts", r.holds[stage].parts},
@@ -124,6 +134,7 @@ std::string title(const Result& r) {
   const ScheduleSettings& s = r.settings;
   std::string text = fmt::format("{}: {}", schedule_kind_name(s.kind), counted(s.pp, "stage"));
   if (s.virtual_stages > 1) text += fmt::format(" of {} chunks", s.virtual_stages);
+  if (r.encoder_stages > 0) text += fmt::format(" ({} of an encoder)", r.encoder_stages);
   return text + ", " + counted(s.micro_batches, "micro-batch", "micro-batches");
 }
 
@@ -134,7 +145,7 @@ std::string bubble(const Result& r) {
 void print_text(const Result& r) {
   fmt::print("{}\n\n", title(r));
   if (r.times.end <= kWidestUnits) {
-    fmt::print("{}\n", draw_schedule_text(r.schedule, r.times));
+    fmt::print("{}\n", draw_schedule_text(r.schedule, r.times, r.encoder_stages));
   } else {
     fmt::print("({:.0f} units of time are too many to draw as text; use --svg)\n\n", r.times.end);
   }
@@ -166,7 +177,8 @@ int run_schedule_command(const Arguments& arguments) {
   if (!arguments.svg.empty()) {
     write_file_atomically(arguments.svg,
                           draw_schedule_svg(result.schedule, result.times,
-                                            fmt::format("{}: {}", title(result), bubble(result))));
+                                            fmt::format("{}: {}", title(result), bubble(result)),
+                                            result.encoder_stages));
     if (arguments.svg == "-") return 0;  // the drawing is the only output
   }
   if (arguments.json) {
@@ -183,6 +195,10 @@ Subcommand add_schedule(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("schedule", "Draw a pipeline schedule and print its bubble");
   app->add_option("--pp", arguments->pp, "Pipeline stages")->required();
+  app->add_option("--encoder-pp", arguments->encoder_stages,
+                  "Further stages in front, of an encoder or a vision tower "
+                  "(model.encoder_pipeline_model_parallel_size)")
+      ->check(not_negative());
   app->add_option("--vpp", arguments->virtual_stages, "Model chunks of a stage");
   app->add_option("--microbatches", arguments->micro_batches, "Micro-batches of a step")
       ->required();

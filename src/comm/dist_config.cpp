@@ -168,10 +168,13 @@ FieldGroup parallel_fields(ParallelConfig& config) {
   group
       .field(
           "encoder_pipeline_model_parallel_size", config.encoder_pipeline_model_parallel_size,
-          "epp: stages of the encoder of an encoder-decoder model, in front of the decoder's pp; "
-          "their ranks come first. 0: the encoder is on the decoder's first stage.")
+          "epp: stages of the encoder of an encoder-decoder model, or of the vision tower and "
+          "projector of one with images, in front of the decoder's pp; their ranks come first. 0: "
+          "they are on the decoder's first stage.")
       .range(0, kMostRanks)
-      .constraint("divides encoder_num_layers; above 0 needs encoder_num_layers");
+      .constraint(
+          "divides encoder_num_layers, or the blocks of the tower that are read; above 0 needs one "
+          "of them");
   group
       .field("encoder_tensor_model_parallel_size", config.encoder_tensor_model_parallel_size,
              "etp: tp of the encoder's stages; 0: tensor_model_parallel_size.")

@@ -172,7 +172,10 @@ std::optional<TokenRecord> merged_record(std::optional<TokenRecord> record,
     return record;
   }
   if (chat->train_on != more->train_on) chat->train_on += ", " + more->train_on;
-  if (chat->chat_template != more->chat_template) chat->chat_template.reset();
+  for (const auto& used : more->chat_templates) {
+    if (std::ranges::find(chat->chat_templates, used) == chat->chat_templates.end())
+      chat->chat_templates.push_back(used);
+  }
   chat->control_tokens_as_text = chat->control_tokens_as_text && more->control_tokens_as_text;
   chat->scored += more->scored;
   chat->own_rows += more->own_rows;
@@ -202,13 +205,16 @@ void compare_conversations(const IndexedDataset& first, const std::optional<Toke
                 "data sets {} and {}: their conversations are tokens of different tokenizers; make "
                 "them with one (viaduct data chat --tokenizer)",
                 first.prefix(), next.prefix());
-  const auto warn = [&](bool same, const char* what) {
+  const auto warn = [&](bool same, const std::string& what) {
     if (!same)
       log_warning("data sets {} and {}: made with different {}", first.prefix(), next.prefix(),
                   what);
   };
   warn(one.train_on == two.train_on, "--train-on");
-  warn(one.chat_template == two.chat_template, "chat templates");
+  warn(std::ranges::is_permutation(one.chat_templates, two.chat_templates),
+       fmt::format("chat templates ({} beside {}): a model learns answers in both forms, and chat "
+                   "and generate --chat ask in one",
+                   template_hashes_text(one), template_hashes_text(two)));
   warn(one.control_tokens_as_text == two.control_tokens_as_text, "--user-control-tokens");
 }
 

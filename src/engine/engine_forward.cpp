@@ -26,7 +26,7 @@ BatchPlace Engine::batch_place() const {
   place.attention_chunk = model_->config().attention_chunk();
   place.images = image_form(model_->config().vision);
   place.has_tower = std::ranges::any_of(
-      model_->chunks(), [](const ModelChunk& chunk) { return chunk.holds.embedding; });
+      model_->chunks(), [](const ModelChunk& chunk) { return chunk.holds.encoder.of_images; });
   return place;
 }
 

@@ -277,7 +277,7 @@ bool has_both_ends(const std::vector<ChunkLayers>& chunks) {
 /// multi-token prediction's), and that of a tied head.
 std::vector<int> holders_of_tokens(const ModelConfig& c, const ModelPlace& place,
                                    const std::vector<ChunkLayers>& held) {
-  if (c.encoder.any()) return place.embedding_stages;
+  if (!place.embedding_stages.empty()) return place.embedding_stages;
   const bool head_reads = c.tied_embeddings || c.mtp_layers > 0;
   return head_reads && !has_both_ends(held) ? std::vector{0, place.pp - 1} : std::vector{0};
 }
@@ -299,6 +299,11 @@ ParameterPointer held_by(const ParameterPointer& parameter, const ModelPlace& pl
 /// What leaves a chunk without the head: a block, the decoder's embedding or the head comes next.
 std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelConfig& c,
                                                                   const ChunkLayers& held) {
+  if (held.ends_in_encoder() && held.encoder.of_images) {
+    return [c, tower = held.encoder](const RankContext& context, const Batch& batch) {
+      return edge_behind_tower(c, tower, context, batch);
+    };
+  }
   const bool in_encoder = held.ends_in_encoder();
   const bool stream = !in_encoder || !held.encoder.norm;
   const bool encoded =
@@ -424,8 +429,9 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   }
   std::vector<ChunkLayers> held = place.chunks;
   if (held.empty()) {
-    const bool encodes = config.encoder.any();
-    held.push_back({true, 0, config.layers, true, {encodes, 0, config.encoder.layers, encodes}});
+    const bool images = config.vision.any(), encodes = config.encoder.any() || images;
+    const int64_t blocks = images ? config.vision.read_layers() : config.encoder.layers;
+    held.push_back({true, 0, config.layers, true, {encodes, 0, blocks, encodes, images}});
   }
   RelativeBias of_encoder = encoder_bias(maker);
   if (of_encoder.table) {
@@ -449,12 +455,14 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   for (const ChunkLayers& layers : held) {
     ModelChunk chunk;
     chunk.holds = layers;
-    if (layers.encoder.any()) {
+    if (layers.encoder.any() && layers.encoder.of_images) {
+      build_vision(maker, layers.encoder, chunk.layers);
+    } else if (layers.encoder.any()) {
       build_encoder(maker, layers.encoder, layers.encoder.embedding ? token_table() : nullptr,
                     of_encoder, *rotary, chunk.layers);
     }
     if (layers.embedding) {
-      if (config.vision.any()) build_vision(maker, chunk.layers);
+      if (config.vision.any()) build_image_gather(config, chunk.layers);
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
         position_table =

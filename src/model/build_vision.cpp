@@ -6,6 +6,7 @@
 #include "model/frozen_segments.h"
 #include "model/kept_parameters.h"
 #include "model/vision_names.h"
+#include "nn/encoder_rows.h"
 #include "nn/feature_tap.h"
 #include "nn/image_gather.h"
 #include "nn/image_projector.h"
@@ -23,6 +24,7 @@ struct TowerMaker {
   const BlockMaker& blocks;  // of the tower
   const ParameterMaker& unread;
   int64_t first_block;  // number of the first block among all of the model
+  EncoderChunk held;
 };
 
 void check_place(const VisionConfig& vision, int64_t text_hidden, int tp) {
@@ -64,6 +66,12 @@ std::string feature_name(size_t index) {
   return "vision_features." + std::to_string(index);
 }
 
+/// Whether the chunk makes the features that are read after `depth` blocks.
+bool taps(const EncoderChunk& held, int64_t depth) {
+  return depth == 0 ? held.embedding
+                    : depth > held.first_block && depth <= held.first_block + held.blocks;
+}
+
 /// The features that are read after `depth` blocks. `deepest`: of all.
 void add_taps(const VisionConfig& vision, int64_t depth, int64_t deepest, Layer& layer) {
   size_t left = 0;  // taps of the last place that are not made yet
@@ -76,15 +84,17 @@ void add_taps(const VisionConfig& vision, int64_t depth, int64_t deepest, Layer&
   }
 }
 
-/// Patches and the blocks that are read, each a layer.
+/// Patches and the blocks that are read, those that the chunk has, each a layer.
 std::vector<Layer> build_tower(const TowerMaker& m) {
   const RotaryTables no_rotation;
   const int64_t deepest = m.vision.read_layers();
   std::vector<Layer> layers;
-  layers.push_back(Layer{"vision.patches", {}});
-  layers.back().segments.push_back(build_patches(m));
-  add_taps(m.vision, 0, deepest, layers.back());
-  for (int64_t i = 0; i < deepest; ++i) {
+  if (m.held.embedding) {
+    layers.push_back(Layer{"vision.patches", {}});
+    layers.back().segments.push_back(build_patches(m));
+    add_taps(m.vision, 0, deepest, layers.back());
+  }
+  for (int64_t i = m.held.first_block; i < m.held.first_block + m.held.blocks; ++i) {
     Layer& layer = layers.emplace_back(Layer{m.blocks.path(i), {}});
     layer.block = m.first_block + i;
     layer.encoder_block = i;
@@ -172,7 +182,7 @@ std::unique_ptr<Segment> build_projector(const VisionConfig& v, int64_t text_hid
 
 }  // namespace
 
-void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
+void build_vision(const BlockMaker& text, const EncoderChunk& held, std::vector<Layer>& layers) {
   const VisionConfig& vision = text.config.vision;
   check_place(vision, text.config.hidden, text.place.tp);
   const ModelConfig tower = tower_blocks(vision, text.config);
@@ -189,7 +199,7 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
   const ParameterMaker of_tower = maker(vision.freeze_tower, tower), unread = maker(true, tower),
                        of_projector = maker(vision.freeze_projector, pools ? pooled : tower);
   const BlockMaker blocks{tower, names, settings, text.place, of_tower, "vision.", false};
-  const TowerMaker make{vision, blocks, unread, text.config.layers + text.config.mtp_layers};
+  const TowerMaker make{vision, blocks, unread, text.config.layers + text.config.mtp_layers, held};
   const auto add = [&](Layer layer) {
     layer.of_encoder = true;
     layers.push_back(std::move(layer));
@@ -200,15 +210,19 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
     add(std::move(layer));
   };
   std::vector<Layer> of_images = build_tower(make);
-  auto projector = pools ? build_pooled(make, text.config.hidden, of_projector)
-                         : build_projector(vision, text.config.hidden, of_projector);
+  std::unique_ptr<Segment> projector;
+  if (held.norm)
+    projector = pools ? build_pooled(make, text.config.hidden, of_projector)
+                      : build_projector(vision, text.config.hidden, of_projector);
   if (vision.freeze_tower) {
     Layer whole{"vision.tower", {}};
     std::vector<std::string> outputs;
     for (Layer& layer : of_images)
       for (auto& segment : layer.segments) whole.segments.push_back(std::move(segment));
-    for (size_t i = 0; i < vision.feature_layers.size(); ++i) outputs.push_back(feature_name(i));
-    if (!vision.trains_features()) {
+    for (size_t i = 0; i < vision.feature_layers.size(); ++i)
+      if (taps(held, vision.feature_layers[i])) outputs.push_back(feature_name(i));
+    if (!held.norm) outputs.emplace_back(kHidden);
+    if (projector && !vision.trains_features()) {
       whole.segments.push_back(std::move(projector));
       outputs = {std::string(kImageFeatures)};
     }
@@ -218,11 +232,36 @@ void build_vision(const BlockMaker& text, std::vector<Layer>& layers) {
     for (Layer& layer : of_images) add(std::move(layer));
   }
   if (projector) add_segment("vision.projector", std::move(projector));
-  add_segment("vision.gather",
-              std::make_unique<ImageGatherSegment>(vision.tokens(), vision.rows(),
-                                                   text.config.hidden, vision.trains_features()));
+  if (!held.norm) return;
   if (auto unread_parts = build_unread(make); !unread_parts->parameters().empty())
     add_segment("vision.unread", std::move(unread_parts));
+}
+
+void build_image_gather(const ModelConfig& text, std::vector<Layer>& layers) {
+  Layer& layer = layers.emplace_back(Layer{"vision.gather", {}});
+  layer.segments.push_back(
+      std::make_unique<ImageGatherSegment>(text.hidden, text.vision.trains_features()));
+}
+
+Edge edge_behind_tower(const ModelConfig& text, const EncoderChunk& held,
+                       const RankContext& context, const Batch& batch) {
+  const VisionConfig& vision = text.vision;
+  const Batch& rows = encoder_rows(batch).rows;
+  if (held.norm) {
+    EdgeTensor features = image_features_edge(
+        context, rows.stream_tokens / vision.tokens() * vision.rows(), text.hidden);
+    features.needs_gradient = vision.trains_features();
+    return {features};
+  }
+  EdgeTensor stream = stream_edge(context, rows, vision.hidden);
+  stream.needs_gradient = !vision.freeze_tower;
+  Edge edge{stream};
+  for (size_t i = 0; i < vision.feature_layers.size(); ++i) {
+    if (vision.feature_layers[i] > held.first_block + held.blocks) continue;
+    edge.push_back(stream);
+    edge.back().name = feature_name(i);
+  }
+  return edge;
 }
 
 }  // namespace viaduct

@@ -8,12 +8,12 @@ namespace viaduct {
 
 class FrozenSegments final : public Segment {
  public:
-  /// `layer`: its segments run one after the other; the first reads nothing. `outputs`: what they
-  /// leave, whose readers must declare that it needs no gradient.
+  /// `layer`: its segments run one after the other. What they read of layers in front of them has
+  /// no gradient. `outputs`: what they leave, whose readers must declare that it needs none.
   FrozenSegments(Layer layer, std::vector<std::string> outputs)
       : layer_(std::move(layer)), outputs_(std::move(outputs)) {}
 
-  Edge inputs(const RankContext&, const Batch&) const override { return {}; }
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override {
     return {outputs_.begin(), outputs_.end()};
   }

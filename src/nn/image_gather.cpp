@@ -3,13 +3,16 @@
 namespace viaduct {
 
 Edge ImageGatherSegment::inputs(const RankContext& context, const Batch& batch) const {
-  EdgeTensor own = image_features_edge(context, batch.stream_tokens / tokens_ * rows_, hidden_);
+  if (!batch.images.any()) return {};
+  EdgeTensor own =
+      image_features_edge(context, batch.images.rows / context.groups.cp().size(), hidden_);
   own.needs_gradient = needs_gradient_;
   return {own};
 }
 
-TensorSet ImageGatherSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
+TensorSet ImageGatherSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                       SavedStore& saved) {
+  if (!batch.images.any()) return {};
   const Tensor own = in.get(kImageFeatures);
   Communicator& cp = context.groups.cp();
   if (cp.size() == 1 || own.dim(0) == 0) return TensorSet(kImageFeatures, own);

@@ -8,13 +8,14 @@ namespace viaduct {
 
 class ImageGatherSegment final : public Segment {
  public:
-  /// Features of an image: [rows, hidden] from `tokens` tokens of the tower. `needs_gradient`: of
-  /// what made them.
-  ImageGatherSegment(int64_t tokens, int64_t rows, int64_t hidden, bool needs_gradient)
-      : tokens_(tokens), rows_(rows), hidden_(hidden), needs_gradient_(needs_gradient) {}
+  /// `needs_gradient`: of what made the features [rows of images, hidden].
+  ImageGatherSegment(int64_t hidden, bool needs_gradient)
+      : hidden_(hidden), needs_gradient_(needs_gradient) {}
 
   Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override { return {kImageFeatures}; }
+  /// A pass of generation that begins no image has no features.
+  bool makes(std::string_view, const Batch& batch) const override { return batch.images.any(); }
   TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
   /// Each context rank has the gradient of all rows by its own tokens of the text.
   TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
@@ -23,7 +24,7 @@ class ImageGatherSegment final : public Segment {
   std::string_view name() const override { return "image_gather"; }
 
  private:
-  int64_t tokens_, rows_, hidden_;
+  int64_t hidden_;
   bool needs_gradient_;
 };
 

@@ -6,11 +6,13 @@
 
 namespace viaduct {
 
-/// Layers of the encoder of an encoder-decoder model.
+/// Layers of the encoder of an encoder-decoder model, or of the vision tower of one with images.
 struct EncoderChunk {
-  bool embedding = false;
-  int64_t first_block = 0, blocks = 0;  // counted in the encoder
-  bool norm = false;                    // the last one, which makes what the decoder reads
+  bool embedding = false;               // of a tower: that of patches
+  int64_t first_block = 0, blocks = 0;  // counted in the encoder; of a tower those that are read
+  /// The last one, which makes what the decoder reads; of a tower the projector.
+  bool norm = false;
+  bool of_images = false;  // a vision tower
 
   bool any() const { return embedding || blocks > 0 || norm; }
 };

@@ -25,7 +25,8 @@ std::string label(const Action& action, int virtual_stages) {
 
 }  // namespace
 
-std::string draw_schedule_text(const Schedule& schedule, const ScheduleTimes& times) {
+std::string draw_schedule_text(const Schedule& schedule, const ScheduleTimes& times,
+                               int encoder_stages) {
   size_t unit = 2;  // characters, with the space that follows
   for (const ActionList& actions : schedule.stages) {
     for (const Action& action : actions) {
@@ -34,7 +35,9 @@ std::string draw_schedule_text(const Schedule& schedule, const ScheduleTimes& ti
     }
   }
   const auto column = [&](double time) { return static_cast<size_t>(std::lround(time)) * unit; };
-  const std::string last = fmt::format("stage {}", schedule.pp() - 1);
+  size_t widest = 0;
+  for (size_t stage = 0; stage < times.stages.size(); ++stage)
+    widest = std::max(widest, stage_name(stage, encoder_stages).size());
   std::string text;
   for (size_t stage = 0; stage < times.stages.size(); ++stage) {
     std::string row(column(times.end), ' ');
@@ -48,7 +51,7 @@ std::string draw_schedule_text(const Schedule& schedule, const ScheduleTimes& ti
       row.replace(begin, end - begin, cell + ' ');
     }
     row.erase(row.find_last_not_of(' ') + 1);
-    text += fmt::format("{:<{}}  {}\n", fmt::format("stage {}", stage), last.size(), row);
+    text += fmt::format("{:<{}}  {}\n", stage_name(stage, encoder_stages), widest, row);
   }
   return text;
 }

@@ -121,8 +121,10 @@ class Executor {
                   describe(action));
     UnderWay& message = under_way_[key_of(m)];
     message.tensors = take(made_, edge_of(action));
-    for (const EdgeTensor& tensor : tensors)
-      message.handles.push_back(pp_.send(message.tensors.get(tensor.name), m.peer, m.flow));
+    for (const EdgeTensor& tensor : tensors) {
+      if (tensor.shape.elements() > 0)
+        message.handles.push_back(pp_.send(message.tensors.get(tensor.name), m.peer, m.flow));
+    }
   }
 
   void post_receive(const Action& action) {
@@ -131,6 +133,8 @@ class Executor {
     for (const EdgeTensor& tensor : program_.edge(action)) {
       const Tensor buffer = program_.allocate(tensor, m.flow);
       message.tensors.set(tensor.name, buffer);
+      // Both ends know by the batch that there is nothing to send, as of no images.
+      if (tensor.shape.elements() == 0) continue;
       message.handles.push_back(pp_.receive(buffer, m.peer, m.flow));
     }
   }

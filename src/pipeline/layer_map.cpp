@@ -1,6 +1,8 @@
 #include "pipeline/layer_map.h"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -82,6 +84,22 @@ std::vector<int64_t> sizes_with_ends(const LayerMapSettings& s) {
   return sizes;
 }
 
+/// `layers` blocks that `stages` divides, in the first chunk or, of an equal number each, in chunks
+/// of their own.
+std::vector<ChunkLayers> in_front(std::vector<ChunkLayers> map, int64_t layers, int stages,
+                                  bool of_images) {
+  if (stages == 0) {
+    map.front().encoder = {true, 0, layers, true, of_images};
+    return map;
+  }
+  const int64_t each = layers / stages;
+  std::vector<ChunkLayers> both;
+  for (int64_t i = 0; i < stages; ++i)
+    both.push_back({false, 0, 0, false, {i == 0, i * each, each, i + 1 == stages, of_images}});
+  both.insert(both.end(), map.begin(), map.end());
+  return both;
+}
+
 }  // namespace
 
 std::vector<ChunkLayers> layer_map(const LayerMapSettings& s) {
@@ -110,20 +128,21 @@ std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers,
 
 std::vector<ChunkLayers> with_encoder(std::vector<ChunkLayers> map, int64_t layers, int stages) {
   if (layers == 0) return map;
-  if (stages == 0) {
-    map.front().encoder = {true, 0, layers, true};
-    return map;
-  }
-  VIADUCT_CHECK(ConfigError, layers % stages == 0,
+  VIADUCT_CHECK(ConfigError, stages == 0 || layers % stages == 0,
                 "model.encoder_num_layers: {} is not divisible by "
                 "encoder_pipeline_model_parallel_size = {}; nearest: {}",
                 layers, stages, nearest_multiple(layers, stages));
-  const int64_t each = layers / stages;
-  std::vector<ChunkLayers> both;
-  for (int64_t i = 0; i < stages; ++i)
-    both.push_back({false, 0, 0, false, {i == 0, i * each, each, i + 1 == stages}});
-  both.insert(both.end(), map.begin(), map.end());
-  return both;
+  return in_front(std::move(map), layers, stages, false);
+}
+
+std::vector<ChunkLayers> with_tower(std::vector<ChunkLayers> map, int64_t layers, int stages) {
+  const int64_t most = std::max<int64_t>(1, layers);  // patches and projector are on one together
+  VIADUCT_CHECK(ConfigError, stages == 0 || most % stages == 0,
+                "model.encoder_pipeline_model_parallel_size: {} does not divide the {} of the "
+                "vision tower that {} read; nearest: {}",
+                stages, counted(layers, "block"), layers == 1 ? "is" : "are",
+                nearest_divisor(stages, most));
+  return in_front(std::move(map), layers, stages, true);
 }
 
 std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrder& order,

@@ -37,6 +37,9 @@ std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers,
 /// divide the layers.
 std::vector<ChunkLayers> with_encoder(std::vector<ChunkLayers> map, int64_t layers, int stages);
 
+/// The same with a vision tower, of which `layers` blocks are read, maybe none.
+std::vector<ChunkLayers> with_tower(std::vector<ChunkLayers> map, int64_t layers, int stages);
+
 /// The pipeline ranks, ascending, that have a chunk of the map for which `has` holds.
 std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrder& order,
                              FunctionRef<bool(const ChunkLayers&)> has);

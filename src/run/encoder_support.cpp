@@ -33,15 +33,10 @@ void validate_stages(const RunConfig& config, Problems& problems) {
   }
   const bool unread = config.checkpoint.pretrained_checkpoint || config.model.hf_config;
   const int64_t layers = encoder_layers(config);
-  if (const VisionFields& vision = config.model.vision;
-      layers == 0 && vision.folder_takes_images && vision.read_images) {
-    problems.add(
-        "{}: {} is not implemented for a vision tower, which is on the decoder's first stage; "
-        "expected 0",
-        kStages, stages);
-    return;
-  }
-  if (layers == 0 && (!unread || !config.model.encoder.encoder_num_layers.is_auto())) {
+  const VisionFields& vision = config.model.vision;
+  // How many blocks of a tower are read is known with the model (validate_vision).
+  const bool images = vision.folder_takes_images && vision.read_images;
+  if (layers == 0 && !images && (!unread || !config.model.encoder.encoder_num_layers.is_auto())) {
     problems.add("{}: {} needs a model with an encoder, and encoder_num_layers is 0; expected 0",
                  kStages, stages);
     return;

@@ -41,8 +41,10 @@ GroupSizes with_shared_stages(GroupSizes parts, const Parallelism& p, const Mode
     return stages_with(p.layer_map, p.stage_order(), has);
   };
   parts.embedding_stages = stages([&](const ChunkLayers& chunk) {
-    return chunk.encoder.embedding || chunk.embedding || (model.tied_embeddings && chunk.head);
+    const bool of_encoder = chunk.encoder.embedding && !chunk.encoder.of_images;
+    return of_encoder || chunk.embedding || (model.tied_embeddings && chunk.head);
   });
+  if (!model.encoder.any()) return parts;
   parts.encoder_stages = stages([](const ChunkLayers& chunk) { return chunk.encoder.blocks > 0; });
   parts.decoder_stages = stages([](const ChunkLayers& chunk) { return chunk.blocks > 0; });
   return parts;
@@ -51,15 +53,20 @@ GroupSizes with_shared_stages(GroupSizes parts, const Parallelism& p, const Mode
 Parallelism parallelism_of(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
   Parallelism p{.mesh = mesh_of(config, model)};
-  p.layer_map = with_encoder(layer_map(config.pipeline, model.layers,
-                                       parallel.pipeline_model_parallel_size, model.mtp_layers),
-                             model.encoder.layers, parallel.encoder_pipeline_model_parallel_size);
+  const int own_stages = parallel.encoder_pipeline_model_parallel_size;
+  p.layer_map = layer_map(config.pipeline, model.layers, parallel.pipeline_model_parallel_size,
+                          model.mtp_layers);
+  p.layer_map =
+      model.vision.any()
+          ? with_tower(std::move(p.layer_map), model.vision.read_layers(), own_stages)
+          : with_encoder(std::move(p.layer_map), model.encoder.layers, own_stages);
   if (parallel.tensor_model_parallel_size > 1)
     p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
   p.schedule = schedule_settings(config.pipeline, p.virtual_stages());
   p.executor = executor_settings(config.pipeline);
   p.message_format = message_format(config.pipeline);
-  if (model.encoder.any()) p.mesh = p.mesh.with(with_shared_stages(p.mesh.parts(), p, model));
+  if (model.encoder.any() || own_stages > 0)
+    p.mesh = p.mesh.with(with_shared_stages(p.mesh.parts(), p, model));
   return p;
 }
 
@@ -86,18 +93,17 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
   return s;
 }
 
-/// With the blocks of a vision tower as those of an encoder, unless it is frozen and keeps nothing.
-std::vector<ChunkLayers> with_tower(std::vector<ChunkLayers> layer_map,
-                                    const VisionConfig& vision) {
-  if (!vision.any() || vision.freeze_tower) return layer_map;
-  for (ChunkLayers& chunk : layer_map)
-    if (chunk.embedding) chunk.encoder.blocks = vision.read_layers();
+/// Without the blocks of a frozen vision tower, which keep nothing.
+std::vector<ChunkLayers> with_kept_blocks(std::vector<ChunkLayers> layer_map,
+                                          const VisionConfig& vision) {
+  if (!vision.any() || !vision.freeze_tower) return layer_map;
+  for (ChunkLayers& chunk : layer_map) chunk.encoder.blocks = 0;
   return layer_map;
 }
 
 MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model,
                                const std::vector<ChunkLayers>& chunks) {
-  const std::vector<ChunkLayers> layer_map = with_tower(chunks, model.vision);
+  const std::vector<ChunkLayers> layer_map = with_kept_blocks(chunks, model.vision);
   MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map, model.mtp_layers),
                         .second_memory = second_memory_settings(config.offload),
                         .packed_weights = config.packing.packed_weights.value(),

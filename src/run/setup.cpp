@@ -275,8 +275,10 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
-  if (setup.pretrained) check_rotary_order(*base, setup.model);
-  if (setup.pretrained) check_head(*base, setup.model);
+  if (setup.pretrained) {
+    check_rotary_order(*base, setup.model);
+    check_head(*base, setup.model);
+  }
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
   if (!base && setup.tokenizer) {

@@ -6,9 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "config/choice.h"
 #include "config/nearest_valid.h"
+#include "pipeline/layer_map.h"
 #include "precision/precision_config.h"
 #include "run/refusals.h"
 #include "run/setup.h"
@@ -42,6 +44,12 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
     problems.add(
         "model.freeze_language_model, freeze_vision_model, freeze_vision_projection: true, so that "
         "nothing trains; expected one of them to be false");
+  try {
+    with_tower({ChunkLayers{}}, vision.read_layers(),
+               config.parallel.encoder_pipeline_model_parallel_size);
+  } catch (const ConfigError& error) {
+    problems.add_text(error.what());
+  }
   validate_tensor_ranks(vision, model.hidden, config.parallel.tensor_model_parallel_size, problems);
   Refusals refuse(problems, "for a model that reads images",
                   "model.read_images=false for its text model alone");

@@ -140,6 +140,23 @@ TEST(PlanSearch, ANumberOfRanksThatNothingDividesLeavesTheOthers) {
   EXPECT_THAT(none.err, HasSubstr("no layout divides 9 ranks"));
 }
 
+/// A search has the encoder on the decoder's first stage, whatever the layout of the file.
+TEST(PlanSearch, StagesOfAnEncodersOwnAreNotSearched) {
+  const test::TemporaryFolder folder;
+  const std::string recipe = folder / "recipe.yaml";
+  std::ofstream(recipe) << "model: {family: t5, num_layers: 2, encoder_num_layers: 2, "
+                           "hidden_size: 64, ffn_hidden_size: 128, num_attention_heads: 4, "
+                           "vocab_size: 128, encoder_pipeline_model_parallel_size: 1}\n"
+                           "dist: {ranks: 2}\nmixed_precision: fp32\n";
+  const std::string command = "plan --model " + recipe +
+                              " --cluster cpu --ranks 1 --global-batch 2 --seq-length 32 "
+                              "--time-limit 600 --top 1 model.encoder_seq_length=32";
+  EXPECT_EQ(test::run_viaduct(command).status, 0);
+  const auto given = test::run_viaduct(command + " model.encoder_pipeline_model_parallel_size=1");
+  EXPECT_EQ(given.status, 2);
+  EXPECT_THAT(given.err, HasSubstr("are not searched; expected 0, or --config"));
+}
+
 TEST(PlanSearch, GivenPrecisionGoesBeforeThatOfTheConfiguration) {
   const test::TemporaryFolder folder;
   const std::string recipe = folder / "recipe.yaml";

@@ -33,6 +33,23 @@ TEST(ScheduleCommand, DrawsRowsAndSaysTheBubble) {
             "held at most, in micro-batches: stage 0: 2, stage 1: 1\n");
 }
 
+TEST(ScheduleCommand, StagesOfAnEncoderAreInFront) {
+  const auto result = schedule("--pp 1 --encoder-pp 1 --microbatches 3");
+  EXPECT_THAT(result.out, HasSubstr("1f1b: 2 stages (1 of an encoder), 3 micro-batches\n"
+                                    "\n"
+                                    "encoder 0  F0 F1 .  .  B0=== F2 B1=== .  B2===\n"
+                                    "stage 1    .  F0 B0=== F1 B1=== F2 B2=== .  .\n"));
+  const auto stages = nlohmann::json::parse(
+      schedule("--pp 1 --encoder-pp 1 --microbatches 3 --json").out)["stages"];
+  EXPECT_EQ(stages[0]["of_encoder"], true);
+  EXPECT_EQ(stages[1]["of_encoder"], false);
+  EXPECT_THAT(schedule("--pp 2 --encoder-pp 1 --microbatches 3 --svg -").out,
+              testing::AllOf(HasSubstr(">encoder 0<"), HasSubstr(">stage 2<")));
+  const auto chunks = schedule("--pp 2 --vpp 2 --encoder-pp 1 --microbatches 4");
+  EXPECT_EQ(chunks.status, 2);
+  EXPECT_THAT(chunks.err, HasSubstr("expected --vpp 1 or --encoder-pp 0"));
+}
+
 TEST(ScheduleCommand, ChunksAreLettersAndHalvesAreApart) {
   EXPECT_THAT(schedule("--pp 2 --vpp 2 --microbatches 2").out,
               HasSubstr("stage 1  .   F0a F1a F0b B0b==== F1b B1b==== B0a==== B1a==== .   .\n"));

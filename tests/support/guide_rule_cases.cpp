@@ -184,7 +184,16 @@ void add_sharding(std::vector<RuleCase>& c) {
     };
   };
   add(c, "encoder-layout", encoder(0.4, 1), encoder(0.4, 0), encoder(0.5, 1), kNot);
-  // A vision tower, which is on the first stage.
+  const auto own_tower = [](double seconds, int stages) {
+    return [=](Figures& f) {
+      f.model.vision.layers = 4, f.model.vision.feature_layers = {4};
+      f.config.parallel.encoder_pipeline_model_parallel_size = stages;
+      f.times->stage_compute = std::vector<double>(static_cast<size_t>(stages), seconds);
+      f.times->stage_compute.push_back(1);
+    };
+  };
+  add(c, "encoder-layout", own_tower(0.4, 4), own_tower(0.6, 4), own_tower(0.5, 1), kNot);
+  // A vision tower that is on the first stage.
   const auto tower = [](double seconds, int pp) {
     return [=](Figures& f) {
       f.model.vision.layers = 4;

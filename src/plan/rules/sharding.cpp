@@ -163,7 +163,7 @@ int64_t layers_beside_tower(const Figures& f, double others) {
   return 0;
 }
 
-/// A vision tower has no stages of its own: it may make the decoder's first one the slowest.
+/// A vision tower without stages of its own may make the decoder's first one the slowest.
 Finding tower_layout(const Figures& f, const Thresholds& limits) {
   if (f.pp == 1) return not_applicable("the vision tower is on the only stage");
   if (!f.times) return unknown(kNoTimes);
@@ -190,9 +190,10 @@ Finding tower_layout(const Figures& f, const Thresholds& limits) {
 }
 
 Finding encoder_layout(const Figures& f, const Thresholds& limits) {
-  if (f.model.vision.any()) return tower_layout(f, limits);
-  if (!f.model.encoder.any()) return not_applicable("the model has no encoder");
   const int own = f.config.parallel.encoder_pipeline_model_parallel_size;
+  const bool tower = f.model.vision.any();
+  if (tower && own == 0) return tower_layout(f, limits);
+  if (!tower && !f.model.encoder.any()) return not_applicable("the model has no encoder");
   if (own == 0) return not_applicable("the encoder is on the decoder's first stage");
   if (!f.times) return unknown(kNoTimes);
   const std::vector<double>& stages = f.times->stage_compute;
@@ -206,13 +207,17 @@ Finding encoder_layout(const Figures& f, const Thresholds& limits) {
   if (share >= limits[Limit::encoder_share])
     return not_applicable(fmt::format(
         "a stage of the encoder computes {:.2f} times as long as one of the decoder", share));
+  const int64_t blocks =
+      tower ? std::max<int64_t>(1, f.model.vision.read_layers()) : f.model.encoder.layers;
+  int fewer = own - 1;
+  while (fewer > 0 && blocks % fewer != 0) --fewer;
   return fires(
       Level::hint,
       fmt::format("a stage of the encoder computes {:.2f} times as long as one of the decoder, "
                   "and waits for the rest",
                   share),
       {{"encoder stage", share, "of a decoder's"}},
-      {change({fmt::format("model.encoder_pipeline_model_parallel_size={}", own - 1)})});
+      {change({fmt::format("model.encoder_pipeline_model_parallel_size={}", fewer)})});
 }
 
 /// The axes whose groups should not straddle, data ranks only where their communication shows.
@@ -295,8 +300,8 @@ RuleGroup sharding_rules() {
         "NeMo guide, custom sharding", fsdp_buffers},
        {"encoder-layout", kPlan,
         "hint: a stage of the encoder computes less than encoder_share of one of the decoder "
-        "(wrong sizes are configuration errors); the stage with a vision tower more than 1 + "
-        "stage_skew of the others",
+        "(wrong sizes are configuration errors); the first stage, if a vision tower is on it, more "
+        "than 1 + stage_skew of the others",
         "Give a small encoder fewer stages, or the decoder's first one; the first stage fewer "
         "layers beside a vision tower.",
         "", "guides, encoders", encoder_layout},

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
+#include "support/paths.h"
 #include "support/training.h"
 #include "train/training_data.h"
 
@@ -81,10 +82,7 @@ std::vector<std::string> collectives(const StepRecord& record) {
   return lines;
 }
 
-class DryRunRanks : public testing::TestWithParam<Sizes> {};
-
-TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
-  const RunSetup setup = setup_of(GetParam());
+void expect_what_dry_runs_say(const RunSetup& setup) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<StepRecord> records(static_cast<size_t>(setup.config.dist.ranks));
   std::vector<int64_t> peaks(records.size());
@@ -115,6 +113,28 @@ TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
     EXPECT_EQ(collectives(record), collectives(records[i]));
     EXPECT_EQ(record.ops().size(), records[i].ops().size());
   }
+}
+
+class DryRunRanks : public testing::TestWithParam<Sizes> {};
+
+TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
+  expect_what_dry_runs_say(setup_of(GetParam()));
+}
+
+TEST(DryRunImages, StagesOfAVisionTowerDoWhatTheirDryRunsSay) {
+  const auto own_stages = [](const Overrides& more) {
+    return test::setup_of(
+        Overrides{"model.hf_config=" + (test_data("golden") / "llava_clip" / "model").string(),
+                  "model.seq_length=16", "mixed_precision=fp32", "dataset.mock=true",
+                  "train.train_iters=2", "train.global_batch_size=4", "train.micro_batch_size=1",
+                  "validation.eval_iters=0", "dist.threads_per_rank=1"} +
+        more);
+  };
+  const std::string tower = "model.encoder_pipeline_model_parallel_size=";
+  expect_what_dry_runs_say(
+      own_stages({"dist.ranks=4", "model.tensor_model_parallel_size=2", tower + "1"}));
+  expect_what_dry_runs_say(own_stages({"dist.ranks=4", "model.pipeline_model_parallel_size=2",
+                                       tower + "2", "model.freeze_vision_model=true"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(

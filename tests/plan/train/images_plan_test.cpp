@@ -78,5 +78,47 @@ TEST(ImagesPlan, TheFirstStageHasTheTower) {
   EXPECT_DOUBLE_EQ(with[0].run.model_flops - text[0].run.model_flops, 8 * image_flops(setup.model));
 }
 
+/// Bytes of the messages of a rank in a step.
+int64_t message_bytes(const DryRun& run) {
+  int64_t bytes = 0;
+  for (const GroupTraffic& one : run.traffic)
+    if (one.operation == "send" || one.operation == "receive") bytes += one.bytes;
+  return bytes;
+}
+
+/// Features of its images one way, and where something in front of them trains their gradients.
+TEST(ImagesPlan, ATowersStageSendsTheFeatures) {
+  const auto tower = [](const Overrides& more) {
+    return dry_run(
+        setup_of(images("llava_clip") +
+                 Overrides{"dist.ranks=2", "model.encoder_pipeline_model_parallel_size=1"} + more));
+  };
+  const Overrides frozen{"model.freeze_vision_model=true"},
+      nothing = frozen + Overrides{"model.freeze_vision_projection=true"};
+  const ModelConfig model = setup_of(images("llava_clip")).model;
+  const int64_t once = 8 * model.vision.rows() * model.hidden * 4;
+  EXPECT_EQ(message_bytes(tower({})), 2 * once);
+  EXPECT_EQ(message_bytes(tower(frozen)), 2 * once);
+  EXPECT_EQ(message_bytes(tower(nothing)), once);
+  EXPECT_EQ(tower(nothing).trained_parameters, 0);
+  // A frozen tower keeps nothing: with as many micro-batches in flight as before.
+  EXPECT_LT(tower(frozen).peak.bytes_by_tag["saved"], tower({}).peak.bytes_by_tag["saved"]);
+  // Rows without room for an image.
+  EXPECT_EQ(message_bytes(tower({"model.seq_length=3"})), 0);
+}
+
+TEST(ImagesPlan, ATowerWithAStageOfItsOwnLeavesTheDecodersAsTheyAre) {
+  const Overrides own{"dist.ranks=3", "model.encoder_pipeline_model_parallel_size=1"};
+  const auto with = stages_of(own), text = stages_of({"model.read_images=false"});
+  ASSERT_EQ(with.size(), 3u);
+  const auto held = [](const StagePrediction& stage, const char* owner) {
+    return stage.run.peak.bytes_by_tag.at(owner);
+  };
+  EXPECT_EQ(held(with[1], "weights"), held(text[0], "weights"));
+  EXPECT_EQ(held(with[2], "weights"), held(text[1], "weights"));
+  EXPECT_EQ(model_parameters(dry_run_stages(setup_of(images("llava_siglip")))),
+            with[0].run.parameters + model_parameters({text[0].run, text[1].run}));
+}
+
 }  // namespace
 }  // namespace viaduct

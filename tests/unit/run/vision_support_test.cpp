@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "comm/group_kinds.h"
+#include "run/resolved_run.h"
 #include "support/paths.h"
 #include "support/training.h"
 
@@ -19,6 +21,7 @@ using test::tiny_run;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::IsSupersetOf;
 using testing::Not;
 using testing::ThrowsMessage;
 
@@ -69,14 +72,59 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
     EXPECT_THAT(refusal(overrides),
                 AllOf(HasSubstr(field), HasSubstr("for a model that reads images")));
   }
-  EXPECT_THAT(refusal({"dist.ranks=2", "model.encoder_pipeline_model_parallel_size=1"}),
-              AllOf(HasSubstr("model.encoder_pipeline_model_parallel_size: 1"),
-                    HasSubstr("for a vision tower")));
   EXPECT_THAT(refusal({"model.freeze_language_model=true", "model.freeze_vision_model=true",
                        "model.freeze_vision_projection=true"}),
               HasSubstr("nothing trains"));
   EXPECT_EQ(refusal({"optimizer.optimizer=adafactor", "model.freeze_vision_model=true"}),
             "no error");
+}
+
+/// Two blocks of the tower are read.
+TEST(VisionSupport, ATowerMayHaveStagesOfItsOwn) {
+  const auto own = [](int stages, int ranks) {
+    return refusal({"dist.ranks=" + std::to_string(ranks),
+                    "model.encoder_pipeline_model_parallel_size=" + std::to_string(stages)});
+  };
+  EXPECT_EQ(own(1, 2), "no error");
+  EXPECT_EQ(own(2, 3), "no error");
+  EXPECT_THAT(
+      own(3, 4),
+      HasSubstr("model.encoder_pipeline_model_parallel_size: 3 does not divide the 2 blocks "
+                "of the vision tower that are read; nearest: 2"));
+  EXPECT_THAT(own(1, 3), HasSubstr("dist.ranks: 3 is not divisible by"));
+  EXPECT_THAT(refusal({"dist.ranks=3", "model.encoder_pipeline_model_parallel_size=1",
+                       "model.encoder_tensor_model_parallel_size=2"}),
+              HasSubstr("model.encoder_tensor_model_parallel_size: 2 that differs from "
+                        "tensor_model_parallel_size = 1 is not implemented; nearest: 0 or 1"));
+  EXPECT_THAT(refusal({"dist.ranks=2", "model.read_images=false",
+                       "model.encoder_pipeline_model_parallel_size=1"}),
+              HasSubstr("needs a model with an encoder"));
+}
+
+TEST(VisionSupport, StagesOfATower) {
+  const RunSetup setup = setup_of(
+      llava() + Overrides{"checkpoint.pretrained_checkpoint=" +
+                              (test::test_data("golden") / "llava_siglip" / "model").string(),
+                          "dist.ranks=10", "model.tensor_model_parallel_size=2",
+                          "model.encoder_pipeline_model_parallel_size=3",
+                          "model.pipeline_model_parallel_size=2"});
+  const Parallelism p = resolve_run(setup.config, setup.model).parallelism;
+  std::string text;
+  for (const ChunkLayers& chunk : p.layer_map) {
+    const EncoderChunk& tower = chunk.encoder;
+    EXPECT_EQ(tower.any(), tower.of_images);
+    text += (text.empty() ? "" : " | ") + std::string(tower.embedding ? "p" : "") +
+            std::string(static_cast<size_t>(tower.blocks), '.') + (tower.norm ? "f" : "") +
+            (chunk.embedding ? "E" : "") + std::string(static_cast<size_t>(chunk.blocks), '-') +
+            (chunk.head ? "L" : "");
+  }
+  EXPECT_EQ(text, "p. | . | .f | E- | -L");
+  // The token table, of which the head is one, is on the first and the last stage of the text
+  // model.
+  const auto groups = all_groups(p.mesh, GroupKind::embedding);
+  const auto pair = [](int a, int b) { return std::vector{GlobalRank{a}, GlobalRank{b}}; };
+  EXPECT_THAT(groups, IsSupersetOf({pair(6, 8), pair(7, 9)}));
+  EXPECT_EQ(groups.size(), 8u);
 }
 
 TEST(VisionSupport, PartsWithoutAdaptersHaveNoGradients) {

@@ -1,0 +1,154 @@
+// Vision towers with stages of their own in front of the decoder's: the reference's logits, loss
+// and gradients, over tensor ranks, data ranks of which one has no image, context ranks that share
+// the images, stages of the tower among which its blocks are cut, and micro-batches without an
+// image; frozen parts have the same gradients as on one rank.
+
+#include <gtest/gtest.h>
+
+#include "support/checkpoint_tensors.h"
+#include "support/golden.h"
+#include "support/layout_run.h"
+#include "support/paths.h"
+#include "support/rank_trainers.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
+#include "train/trainer.h"
+
+namespace viaduct {
+namespace {
+
+using test::layout;
+using test::LayoutCase;
+using test::ModelLayout;
+using test::operator+;
+
+const std::string kRows = "train.micro_batch_size=1",
+                  kFirst = "model.num_layers_in_first_pipeline_stage=1",
+                  kStrategy = "ddp.data_parallel_sharding_strategy=";
+
+/// `tower` stages of the tower in front of `pp` of the decoder.
+LayoutCase stages(int tower, int tp, int cp, int pp, int dp, std::vector<std::string> more = {},
+                  const std::string& suffix = "") {
+  more.insert(more.begin(),
+              {"dist.ranks=" + std::to_string(tp * cp * dp * (tower + pp)),
+               "model.encoder_pipeline_model_parallel_size=" + std::to_string(tower)});
+  if (pp > 1) more.push_back(kFirst);
+  const std::string own = "tower" + std::to_string(tower);
+  return layout(tp, cp, pp, dp, more, suffix.empty() ? own : own + "_" + suffix);
+}
+
+std::vector<LayoutCase> layouts() {
+  const std::vector<std::string> again{kRows, "model.recompute_granularity=full",
+                                       "model.recompute_method=uniform",
+                                       "model.recompute_num_layers=1"};
+  LayoutCase thirds = stages(3, 1, 1, 1, 1, {kRows}, "rows");
+  thirds.only = {"llava_siglip"};
+  std::vector<LayoutCase> all{
+      stages(1, 1, 1, 1, 1),
+      stages(1, 1, 1, 1, 1, {kRows}, "rows"),
+      stages(1, 1, 1, 1, 3, {kStrategy + "optim_grads"}, "gradients"),
+      stages(1, 1, 1, 2, 3, {kStrategy + "optim_grads_params"}, "full"),
+      stages(1, 2, 1, 1, 1, {kRows, "model.sequence_parallel=true"}, "sequence"),
+      stages(1, 2, 1, 2, 1, {kRows, "model.sequence_parallel=false"}, "whole_stream"),
+      stages(1, 1, 1, 2, 1, {kRows, "model.pipeline_schedule=zero_bubble"}, "zero_bubble"),
+      stages(1, 1, 1, 2, 1, {kRows, "model.variable_seq_lengths=true"}, "shapes"),
+      stages(1, 1, 1, 1, 1, again, "recompute"),
+      thirds};
+  LayoutCase halves = stages(2, 1, 1, 1, 1, {kRows}, "rows"),
+             wide = stages(2, 2, 1, 1, 1, again, "recompute");
+  halves.only = wide.only = {"gemma3_images", "llava_clip"};  // of two blocks that are read
+  LayoutCase context = stages(1, 1, 2, 1, 1, {kRows}, "rows");
+  context.only = {"llava_clip", "llava_siglip"};
+  LayoutCase ahead = stages(1, 1, 2, 2, 1, {kRows, "model.cp_comm_type=a2a"}, "ahead");
+  ahead.only = {"gemma3_images"};
+  for (const LayoutCase& one : {halves, wide, context, ahead}) all.push_back(one);
+  return all;
+}
+
+std::vector<ModelLayout> cases() {
+  std::vector<ModelLayout> cases;
+  for (const char* model : {"gemma3_images", "llava_clip", "llava_siglip"}) {
+    for (const LayoutCase& one : layouts())
+      if (one.suits(model)) cases.push_back({model, one});
+  }
+  return cases;
+}
+
+class TowerStagesLayout : public testing::TestWithParam<ModelLayout> {};
+
+TEST_P(TowerStagesLayout, GivesTheReferencesGradients) {
+  EXPECT_GT(test::expect_reference(GetParam(), 2e-5), 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, TowerStagesLayout, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name(); });
+
+/// Every tensor that the probe of a layout dumps is that of one rank.
+void expect_one_rank(const std::string& model, std::vector<std::string> settings,
+                     const LayoutCase& layout) {
+  const auto folder = test::test_data("golden") / model, batch = folder / "golden.safetensors";
+  const auto one = test::probe_layout(folder / "model", batch, false, settings);
+  settings.insert(settings.end(), layout.overrides.begin(), layout.overrides.end());
+  const auto got = test::probe_layout(folder / "model", batch, false, settings);
+  ASSERT_EQ(got.size(), one.size());
+  for (const auto& [name, tensor] : one)
+    EXPECT_LE(test::relative_error(got.at(name), tensor), 2e-5) << name;
+}
+
+TEST(TowerStages, FrozenPartsHaveTheGradientsOfOneRank) {
+  const std::string tower = "model.freeze_vision_model=true",
+                    projector = "model.freeze_vision_projection=true",
+                    text = "model.freeze_language_model=true";
+  for (const auto& frozen : std::vector<std::vector<std::string>>{
+           {tower}, {projector}, {tower, projector}, {text}, {text, tower}, {text, projector}}) {
+    SCOPED_TRACE(frozen.front() + " and " + frozen.back());
+    expect_one_rank("llava_clip", frozen, stages(1, 1, 1, 2, 1, {kRows}));
+    expect_one_rank("llava_clip", frozen, stages(2, 1, 1, 1, 1, {kRows}));
+  }
+  expect_one_rank("llava_siglip", {tower}, stages(3, 1, 1, 1, 1, {kRows}));
+  expect_one_rank("llava_siglip", {tower, projector}, stages(3, 1, 1, 1, 1, {kRows}));
+  expect_one_rank("gemma3_images", {tower}, stages(2, 2, 1, 1, 1, {kRows}));
+}
+
+/// Weights, masters and moments have the same bits, and the next steps are those of one rank.
+TEST(TowerStages, ARunGoesOnInAnotherLayout) {
+  const test::Overrides run{"checkpoint.pretrained_checkpoint=" +
+                                (test::test_data("golden") / "llava_clip" / "model").string(),
+                            "model.seq_length=16",
+                            "mixed_precision=fp32",
+                            "dataset.mock=true",
+                            "train.train_iters=3",
+                            "train.global_batch_size=2",
+                            "train.micro_batch_size=1",
+                            "optimizer.lr=1e-2",
+                            "scheduler.lr_warmup_iters=0",
+                            "validation.eval_iters=0"};
+  const test::TemporaryFolder whole;
+  test::train_ranks(run + test::Overrides{"checkpoint.save=" + whole.path().string()});
+  const auto expected = test::metric(whole / "metrics.jsonl", "loss");
+  for (const auto& [from, to] : {std::pair(stages(2, 1, 1, 1, 1), layout(2, 1, 1, 1)),
+                                 std::pair(layout(1, 1, 1, 2), stages(1, 1, 1, 2, 1))}) {
+    SCOPED_TRACE(from.name + " to " + to.name);
+    const test::TemporaryFolder saved, changed;
+    test::train_ranks(
+        run + from.overrides +
+        test::Overrides{"checkpoint.save=" + saved.path().string(), "train.exit_interval=2"});
+    const auto stored = test::saved_tensors(saved.path());
+    test::with_trainers(run + to.overrides +
+                            test::Overrides{"checkpoint.load=" + saved.path().string(),
+                                            "checkpoint.save=" + changed.path().string()},
+                        [&](Trainer& trainer, Communicator& world) {
+                          const bool leads = world.rank() == 0;
+                          const auto held = test::held_tensors(trainer.engine(), world);
+                          for (const auto& [tensor, bytes] : stored)
+                            EXPECT_TRUE(!leads || held.at(tensor) == bytes) << tensor;
+                          trainer.run();
+                        });
+    const auto losses = test::metric(changed / "metrics.jsonl", "loss");
+    ASSERT_EQ(losses.size(), 1u);
+    EXPECT_NEAR(losses[0], expected.at(2), 2e-5 * expected[2]);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
