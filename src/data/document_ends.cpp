@@ -22,8 +22,8 @@ constexpr const char* kWhatEnds =
 struct Separators {
   int64_t count = 0, sequences = 0;  // in how many sequences
   int64_t first = -1;                // the first of them
-  int64_t looked_at = 0;             // sequences
-  bool ends_one = false;             // a whole sequence that was looked at ends with it
+  int64_t looked_at = 0;             // sequences, the last of them perhaps only in part
+  int64_t whole = 0, ended = 0;      // of which it ends
 };
 
 Separators find_separators(const IndexedDataset& dataset, int64_t separator, int64_t max_tokens) {
@@ -38,7 +38,10 @@ Separators find_separators(const IndexedDataset& dataset, int64_t separator, int
     if (length == 0) continue;
     tokens.resize(static_cast<size_t>(length));
     dataset.read(sequence, 0, std::span<int32_t>(tokens));
-    found.ends_one |= length == whole && tokens.back() == separator;
+    if (length == whole) {
+      ++found.whole;
+      if (tokens.back() == separator) ++found.ended;
+    }
     tokens.pop_back();
     const auto inside = std::count(tokens.begin(), tokens.end(), separator);
     if (inside == 0) continue;
@@ -111,11 +114,11 @@ std::vector<std::string> separator_warnings(DatasetBuilder& builder, int64_t max
       const Separators found = find_separators(*dataset, separator, max_tokens);
       if (found.count > 0) {
         inside = inner_text(found);
-      } else if (found.looked_at > 0 && !found.ends_one && (!record || !record->separator)) {
+      } else if (found.whole > 0 && found.ended == 0 && (!record || !record->separator)) {
         warnings.push_back(fmt::format(
             "dataset {}: none of its first {} ends with dataset.eod_id = {}, so {} find no borders "
             "between them",
-            prefix, counted(found.looked_at, "document"), separator, kWhatEnds));
+            prefix, counted(found.whole, "document"), separator, kWhatEnds));
       }
     }
     if (inside.empty()) continue;

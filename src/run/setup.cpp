@@ -1,5 +1,7 @@
 #include "run/setup.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -13,6 +15,7 @@
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
+#include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_folder.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
@@ -216,6 +219,28 @@ void check_fit(const RunSetup& setup) {
   problems.throw_if_any();
 }
 
+/// ConfigError if the settings make another model than the weights that it starts from have.
+void check_weights_fit(const RunSetup& setup) {
+  std::unique_ptr<TensorSource> weights;
+  try {
+    weights = open_pretrained(setup);
+  } catch (const IoError&) {
+    return;  // a plan needs none; a run reports it when it reads them
+  }
+  try {
+    check_tensors_fit(setup.model, *weights);
+  } catch (const IoError& error) {
+    std::vector<std::string> names;
+    for (const std::string& name : setup.given) {
+      if (name.starts_with("model.") && name.find("parallel") == name.npos) names.push_back(name);
+    }
+    fail<ConfigError>(
+        "checkpoint.pretrained_checkpoint: with {} the model is another one than these weights "
+        "have: {}",
+        fmt::join(names, ", "), error.what());
+  }
+}
+
 /// Rows of rotary models may be longer than their positions if no conversation is.
 void limit_conversations(RunSetup& setup) {
   RunConfig& config = setup.config;
@@ -303,6 +328,8 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     const bool other_tables = same.vocabulary != base->vocabulary;
     if (setup.hf_config == write_hf_config(same) && !(other_tables && same.vision.any())) {
       setup.hf_config = other_tables ? with_vocabulary(base_text, same.vocabulary) : base_text;
+    } else if (setup.pretrained && setup.new_rows.empty()) {
+      check_weights_fit(setup);
     }
   }
   return setup;

@@ -1,5 +1,7 @@
 // What a run says at its start about its data and its schedule.
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/model_folder.h"
@@ -50,11 +52,10 @@ void Trainer::note_end_of_schedule() const {
   // A decay that follows the run's length counts rows in today's batches.
   if (decay < end && scheduler.lr_decay_iters == config_.train.train_iters) {
     log_warning(
-        "the learning rate is optimizer.min_lr = {:.4g} for the last {} of {}: its decay takes {} "
-        "· {}, and the batches so far were larger; scheduler.lr_decay_samples={} ends it with the "
-        "run",
-        rate.minimum_rate, end - std::max(decay, state_.schedule_samples), counted(end, "row"),
-        counted(config_.train.train_iters, "step"), counted(batches_.full(), "row"), end);
+        "the learning rate is optimizer.min_lr = {:.4g} for the last {} rows: its decay takes {}, "
+        "and the run ends after {}; scheduler.lr_decay_samples={} ends both together",
+        rate.minimum_rate, end - std::max(decay, state_.schedule_samples), counted(decay, "row"),
+        end, end);
     return;
   }
   const double last = rate.rate(end);

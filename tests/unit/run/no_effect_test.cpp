@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "data/indexed_dataset_writer.h"
 #include "run/no_effect_rules.h"
 #include "run/resolved_run.h"
 #include "support/temporary_folder.h"
@@ -154,19 +155,24 @@ TEST(NoEffect, AFactorThatBeginsBehindTheLongestRow) {
 }
 
 TEST(NoEffect, EvaluationsWithoutData) {
+  const TemporaryFolder folder;
+  const std::string data = (folder / "a").string();
+  IndexedDatasetWriter writer(data, TokenType::uint16);
+  writer.add_document(std::vector<int32_t>(100, 9));
+  writer.finish();
   const auto said = [](const Overrides& more) {
     return notes(Overrides{"dataset.mock=false", "validation.eval_iters=2"} + more);
   };
-  const Overrides all{"dataset.blend=[a]", "dataset.split=1"};
+  const Overrides all{"dataset.blend=[" + data + "]", "dataset.split=1"};
   EXPECT_THAT(said(all), Contains("validation.eval_iters has no effect here: dataset.split = 1 "
                                   "leaves validation no data"));
-  EXPECT_THAT(said({"dataset.blend_per_split=[[a], null, [b]]"}),
+  EXPECT_THAT(said({"dataset.blend_per_split=[[" + data + "], null, [" + data + "]]"}),
               Contains("validation.eval_iters has no effect here: dataset.blend_per_split has no "
                        "data sets for validation"));
   EXPECT_THAT(
       said(all + Overrides{"validation.eval_interval=3"}),
       Contains(HasSubstr("validation.eval_interval, validation.eval_iters have no effect")));
-  EXPECT_THAT(said({"dataset.blend=[a]", "dataset.split=9,1"}), Not(Contains(HasSubstr("eval"))));
+  EXPECT_THAT(said(all + Overrides{"dataset.split=9,1"}), Not(Contains(HasSubstr("validation."))));
 }
 
 TEST(NoEffect, PartsOfSwitchesThatAreOff) {
