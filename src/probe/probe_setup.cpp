@@ -73,6 +73,7 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   validate_vision(config, resolved, problems);
   problems.throw_if_any();
   check_rotary_order(model, resolved);
+  check_head(model, resolved);
   return resolved;
 }
 
