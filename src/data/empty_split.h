@@ -9,7 +9,7 @@
 namespace viaduct {
 
 /// The end of a message about a split without tokens, `range` of the `count` sequences of a data
-/// set: "; expected a larger part of dataset.split, …". "" where the range is all of the data set.
+/// set: "; expected larger parts (dataset.split=90,10,0), …". "" where the range is all of it.
 std::string empty_split_advice(Split split, DocumentRange range, int64_t count);
 
 }  // namespace viaduct

@@ -135,6 +135,7 @@ void take_specs(RunConfig& config, ConfigOutcome& outcome, Problems& problems) {
 /// What messages say has to be changed for longer rows.
 void note_given_lengths(RunConfig& config, const ConfigOutcome& outcome) {
   ConversationLimits& limits = config.dataset.packing.limits;
+  limits.also_given.clear();
   for (const auto& [name, length] :
        {std::pair("dataset.sequence_length", &config.dataset.sequence_length),
         std::pair("model.seq_length", &config.model.seq_length)}) {

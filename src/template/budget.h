@@ -13,8 +13,8 @@ namespace viaduct {
 struct TemplateLimits {
   int64_t steps = 50'000'000;                 // evaluated expressions, statements and items
   int64_t made_bytes = int64_t{1} << 30;      // of all texts and lists made on the way
-  int64_t output_bytes = int64_t{256} << 20;  // of one text or list
-  int64_t small_bytes = int64_t{16} << 20;    // of one, where it is given little
+  int64_t output_bytes = int64_t{256} << 20;  // of one text
+  int64_t small_bytes = int64_t{16} << 20;    // of one text or list, where little is given
   int depth = 1200;                           // of nested evaluations (each some hundred bytes)
 };
 
@@ -26,9 +26,7 @@ class TemplateBudget {
   /// a template that doubles one ends before it takes memory.
   void give(int64_t bytes) {
     constexpr int64_t kGrowth = 64;  // of a list of the characters of a text
-    largest_ = std::min(
-        limits_.output_bytes,
-        std::max(limits_.small_bytes, bytes < limits_.output_bytes ? kGrowth * bytes : bytes));
+    largest_ = std::max(limits_.small_bytes, kGrowth * std::min(bytes, limits_.made_bytes));
   }
 
   void step(int64_t count = 1) {
@@ -58,9 +56,8 @@ class TemplateBudget {
     step(static_cast<int64_t>(static_cast<double>(bytes) * static_cast<double>(other + 1) / 1024));
   }
   void check_text(size_t bytes) const {
-    if (static_cast<int64_t>(bytes) > largest_) {
-      template_fault("a text of more than {} bytes", largest_);
-    }
+    const int64_t most = std::min(limits_.output_bytes, largest_);
+    if (static_cast<int64_t>(bytes) > most) template_fault("a text of more than {} bytes", most);
   }
 
   /// One level of nested evaluation.
