@@ -86,7 +86,7 @@ TEST_F(EvalTasks, RefusesWhatIsNoTask) {
   write_file_atomically(folder_ / "bad.jsonl",
                         "{\"context\": \"A\", \"continuation\": \"b\"}\n{\"context\": \"A\"}\n");
   const std::string bad = (folder_ / "bad.jsonl").string();
-  expect(run("--json", bad), 1, bad + " line 2: expected either");
+  expect(run("--json", bad), 2, bad + " line 2: expected either");
   expect(run("", (folder_ / "nothing.jsonl").string()), 2, "nothing.jsonl");
   expect(run("--few-shot 2"), 2, "--examples");
   expect(run("--examples " + bad), 2, "--few-shot");

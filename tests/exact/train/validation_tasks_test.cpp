@@ -150,7 +150,7 @@ TEST(ValidationTasks, AFileThatIsNoneStopsTheRunBeforeItBegins) {
   write_file_atomically(folder / "tasks.jsonl", "{\"context\": 1}\n");
   EXPECT_THAT(
       [&] { run(tuned_run(save, {"validation.tasks=" + (folder / "tasks.jsonl").string()})); },
-      ThrowsMessage<IoError>(HasSubstr("tasks.jsonl line 1")));
+      ThrowsMessage<ConfigError>(HasSubstr("tasks.jsonl line 1")));
   EXPECT_FALSE(std::filesystem::exists(save));
   EXPECT_THAT([&] { setup_of(tiny_run() + kTasks); },
               ThrowsMessage<ConfigError>(HasSubstr("validation.tasks")));
