@@ -23,7 +23,7 @@ from steps import ROOT, Torch, name_of, viaduct
 PRECISIONS = ["bf16", "pure", "fp32"]
 CHECKED = 3  # steps whose losses are compared
 # Largest relative difference of a loss. With pure BF16 the updates of a step are rounded away in part, so only the first one counts.
-AGREE = {"fp32": 2e-5, "bf16": 2e-3, "pure": 1e-2}
+AGREE = {"fp32": 2e-5, "bf16": 3e-3, "pure": 1e-2}
 
 
 def torch_settings():
@@ -114,12 +114,13 @@ def compare(options, name, case, dtype):
             result = viaduct(options, dtype, "bench", "step", "--config", path, "--steps", str(options.steps), "--warmup", "1")
             mine.append(result["step_seconds"]["median"])
             ratios.append(median(seconds) / mine[-1])
-            fractions.append(result["mfu"])
+            # Not "mfu", which is at most 1: a fraction above it says that the peak was measured too low.
+            fractions.append(result["tflops_per_rank"] / result["peak_tflops"])
     row = {"case": name, "dtype": dtype, "setting": name_of(setting), "parameters": ours["parameters"], "loss_difference": differ,
            "transformers_seconds": median(theirs), "viaduct_seconds": median(mine), "ratio": median(ratios), "ratios": ratios,
-           "viaduct_mfu": median(fractions), "load": os.getloadavg()[0]}
+           "viaduct_of_peak": median(fractions), "load": os.getloadavg()[0]}
     print(f"| {name}, {dtype} | {row['setting']} | {row['transformers_seconds']:.2f} | {row['viaduct_seconds']:.2f} | "
-          f"{row['ratio']:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {100 * row['viaduct_mfu']:.0f} % | {differ:.0e} |", flush=True)
+          f"{row['ratio']:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {100 * row['viaduct_of_peak']:.0f} % | {differ:.0e} |", flush=True)
     return row
 
 
