@@ -40,8 +40,9 @@ endif()
 
 # Libraries that leave the work on elements to ops, compiled with -O2 instead of CMake's -O3, which makes their code an eighth
 # larger; and those whose speed nobody notices, because they parse, print or run once: -Og compiles a quarter faster than -Os.
+# In neither list: hardware, whose loops measure the processor's peaks.
 set(VIADUCT_WITHOUT_LOOPS config timeline precision pipeline nn engine plan checkpoint)
-set(VIADUCT_RUN_ONCE hardware model generate run report probe train)
+set(VIADUCT_RUN_ONCE model generate run report probe train)
 
 # Libraries that read files of others.
 set(VIADUCT_READS_FOREIGN_BYTES base config template data image conversation checkpoint generate report)
@@ -132,14 +133,14 @@ function(viaduct_library name)
   endif()
   install(TARGETS viaduct_${name} EXPORT viaduct)
   # Folders of the same flags share one precompiled header; kernel files have others and do not use it.
-  if(name MATCHES "^(base|config|hardware)$")
+  if(name MATCHES "^(base|config|model)$")
     target_precompile_headers(viaduct_${name} PRIVATE ${VIADUCT_PRECOMPILED})
   elseif(name STREQUAL "timeline")
     # none
   elseif(name IN_LIST VIADUCT_WITHOUT_LOOPS)
     target_precompile_headers(viaduct_${name} REUSE_FROM viaduct_config)
   elseif(name IN_LIST VIADUCT_RUN_ONCE)
-    target_precompile_headers(viaduct_${name} REUSE_FROM viaduct_hardware)
+    target_precompile_headers(viaduct_${name} REUSE_FROM viaduct_model)
   else()
     target_precompile_headers(viaduct_${name} REUSE_FROM viaduct_base)
   endif()

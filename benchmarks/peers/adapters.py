@@ -9,11 +9,10 @@ import argparse
 import itertools
 import json
 import os
-import sys
 from pathlib import Path
 
 from machine import cpu_name, describe, jemalloc, median, onednn_version
-from steps import ROOT, Torch, resolved, viaduct
+from steps import ROOT, Torch, remembered_best, resolved, timed, viaduct
 
 CONFIG = "smollm2_135m"
 RANK, ALPHA = 16, 32
@@ -33,22 +32,8 @@ def settings():
 
 
 def best_setting(options, case):
-    """The fastest one, from the cache or by a search: medians of a few steps of each."""
-    cache = ROOT / "build/peers/best.json"
-    known = json.loads(cache.read_text()) if cache.exists() else {}
     key = f"{CONFIG} lora {case['rows']}x{case['model']['seq_length']} {case['threads']} threads, torch {options.versions}, {cpu_name()}"
-    if key in known and not options.search:
-        return known[key]["best"]
-    found = []
-    for setting in settings():
-        with Torch(case, setting, 2 if setting["compile"] else 1) as torch:
-            found.append((median(torch.steps(1 if options.quick else 2)), setting))
-        print(f"  search: {name_of(setting)}: {found[-1][0]:.3f} s", file=sys.stderr, flush=True)
-    found.sort(key=lambda entry: entry[0])
-    known[key] = {"best": found[0][1], "searched": [{"seconds": s, **setting} for s, setting in found]}
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    cache.write_text(json.dumps(known, indent=1))
-    return found[0][1]
+    return remembered_best(options, key, lambda: [timed(options, case, setting, name_of(setting)) for setting in settings()])
 
 
 def compare(options):

@@ -12,13 +12,12 @@ import itertools
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
 from machine import cpu_name, describe, jemalloc, median, onednn_version
-from steps import ROOT, Torch, name_of, viaduct
+from steps import ROOT, Torch, name_of, remembered_best, timed, viaduct
 
 PRECISIONS = ["bf16", "pure", "fp32"]
 CHECKED = 3  # steps whose losses are compared
@@ -76,22 +75,9 @@ def check_losses(name, dtype, theirs, ours):
 
 
 def best_setting(options, name, case, known_as):
-    """The fastest one, from the cache or by a search: medians of a few steps of each."""
-    cache = ROOT / "build/peers/best.json"
-    known = json.loads(cache.read_text()) if cache.exists() else {}
     key = f"{known_as} {case['dtype']} {case['threads']} threads, torch {options.versions}, {cpu_name()}"
-    if key in known and not options.search:
-        return known[key]["best"]
-    found = []
-    for setting in torch_settings():
-        with Torch(case, setting, 2 if setting["compile"] else 1) as torch:
-            found.append((median(torch.steps(1 if options.quick else 2)), setting))
-        print(f"  search: {name}, {case['dtype']}: {name_of(setting)}: {found[-1][0]:.3f} s", file=sys.stderr, flush=True)
-    found.sort(key=lambda entry: entry[0])
-    known[key] = {"best": found[0][1], "searched": [{"seconds": s, **setting} for s, setting in found]}
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    cache.write_text(json.dumps(known, indent=1))
-    return found[0][1]
+    shown = f"{name}, {case['dtype']}: "
+    return remembered_best(options, key, lambda: [timed(options, case, setting, shown + name_of(setting)) for setting in torch_settings()])
 
 
 def compare(options, name, case, dtype):

@@ -76,32 +76,41 @@ def resolved(document):
     return yaml.safe_load(text)
 
 
-def best_setting(options, config, case, torch_version):
-    """The fastest setting, from the cache or by a search: medians of a few steps of each setting."""
+def timed(options, case, setting, shown):
+    """(median seconds of a few steps, setting) of PyTorch."""
+    with Torch(case, setting, 2 if setting["compile"] else 1) as torch:
+        seconds = median(torch.steps(1 if options.quick else 2))
+    print(f"  search: {shown}: {seconds:.3f} s", file=sys.stderr, flush=True)
+    return seconds, setting
+
+
+def remembered_best(options, key, search):
+    """The fastest setting for `key`, from build/peers/best.json or by `search()`, which returns `timed` of each setting."""
     cache = ROOT / "build/peers/best.json"
     known = json.loads(cache.read_text()) if cache.exists() else {}
-    key = f"{config} {case['dtype']} {case['threads']} threads, torch {torch_version}, {cpu_name()}"
-    if key in known and not options.search:
-        return known[key]["best"]
+    if key not in known or options.search:
+        found = sorted(search(), key=lambda entry: entry[0])
+        known[key] = {"best": found[0][1], "searched": [{"seconds": s, **setting} for s, setting in found]}
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps(known, indent=1))
+    return known[key]["best"]
+
+
+def best_setting(options, config, case, torch_version):
     allocator = "jemalloc" if jemalloc() else "system"
-    found = []
 
     def time(attention, compiled, fused):
         setting = {"attention": attention, "compile": compiled, "fused": fused, "allocator": allocator}
-        with Torch(case, setting, 2 if compiled else 1) as torch:
-            seconds = median(torch.steps(1 if options.quick else 2))
-        found.append((seconds, setting))
-        found.sort(key=lambda entry: entry[0])
-        print(f"  search: {name_of(setting)}: {seconds:.3f} s", file=sys.stderr, flush=True)
+        return timed(options, case, setting, name_of(setting))
 
-    for attention, compiled in itertools.product(["sdpa", "baddbmm"], [False, True]):
-        time(attention, compiled, True)
-    # The optimizer's time does not depend on the model's settings, so the other optimizer is tried only with the winner.
-    time(found[0][1]["attention"], found[0][1]["compile"], False)
-    known[key] = {"best": found[0][1], "searched": [{"seconds": s, **setting} for s, setting in found]}
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    cache.write_text(json.dumps(known, indent=1))
-    return found[0][1]
+    def search():
+        found = [time(attention, compiled, True) for attention, compiled in itertools.product(["sdpa", "baddbmm"], [False, True])]
+        # The optimizer's time does not depend on the model's settings, so the other optimizer is tried only with the winner.
+        winner = min(found, key=lambda entry: entry[0])[1]
+        return [*found, time(winner["attention"], winner["compile"], False)]
+
+    key = f"{config} {case['dtype']} {case['threads']} threads, torch {torch_version}, {cpu_name()}"
+    return remembered_best(options, key, search)
 
 
 def compare(options, config, dtype):

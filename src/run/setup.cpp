@@ -239,6 +239,7 @@ void check_weights_fit(const RunSetup& setup) {
       if (effect == resume::other_model.effect || effect == resume::other_shapes.effect)
         names.push_back(name);
     }
+    if (names.empty()) throw;  // the folder's own configuration does not fit its weights
     fail<ConfigError>(
         "checkpoint.pretrained_checkpoint: with {} the model is another one than these weights "
         "have: {}",

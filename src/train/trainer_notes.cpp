@@ -52,10 +52,10 @@ void Trainer::note_end_of_schedule() const {
   // A decay that follows the run's length counts rows in today's batches.
   if (decay < end && scheduler.lr_decay_iters == config_.train.train_iters) {
     log_warning(
-        "the learning rate is optimizer.min_lr = {:.4g} for the last {} rows: its decay takes {}, "
+        "the learning rate is optimizer.min_lr = {:.4g} for the last {}: its decay takes {}, "
         "and the run ends after {}; scheduler.lr_decay_samples={} ends both together",
-        rate.minimum_rate, end - std::max(decay, state_.schedule_samples), counted(decay, "row"),
-        end, end);
+        rate.minimum_rate, counted(end - std::max(decay, state_.schedule_samples), "row"),
+        counted(decay, "row"), end, end);
     return;
   }
   const double last = rate.rate(end);

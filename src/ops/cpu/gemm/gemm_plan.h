@@ -104,8 +104,9 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking, const SmallerBl
   int64_t rows = blocking.rows;
   const int64_t strip =
       tile_steps<Element>(plan.a.depth) * kStep<Element> * static_cast<int64_t>(sizeof(Element));
-  plan.kept =
-      (plan.shared || plan.tiles) && std::min(rows, plan.a.width) * strip <= blocking.kept_bytes;
+  // Whole strips of rows are packed.
+  const int64_t packed_rows = std::min(rows, ceil_div(plan.a.width, kTileRows) * kTileRows);
+  plan.kept = (plan.shared || plan.tiles) && packed_rows * strip <= blocking.kept_bytes;
   int64_t columns = plan.kept                ? blocking.wide_columns
                     : one_row && !plan.tiles ? own_columns<Element>(blocking)
                                              : blocking.columns;
