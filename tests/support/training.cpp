@@ -124,6 +124,8 @@ bool RunProcess::wait_for_line(const std::string& text) {
 std::string RunProcess::status_field(const std::string& name) const {
   std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
   for (std::string line; std::getline(status, line);) {
+    // It has ended, and waits for its parent. A signal that came meanwhile stays pending for ever.
+    if (line.starts_with("State:\tZ")) return "";
     if (line.starts_with(name + ":")) return line.substr(name.size() + 1);
   }
   return "";

@@ -65,6 +65,7 @@ class RunProcess {
   std::string out() const;  // after finish
 
  private:
+  /// A field of /proc/PID/status; "" once the process has ended.
   std::string status_field(const std::string& name) const;
 
   pid_t pid_ = -1;
