@@ -85,17 +85,18 @@ LayoutCase of_llava(LayoutCase c) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, ImageAdaptersLayout,
-    testing::Values(layout(2, 1, 1, 1),
-                    layout(2, 1, 1, 1, {"model.sequence_parallel=false"}, "whole_stream"),
-                    layout(1, 1, 2, 1, {kFirst, kRows}), layout(1, 1, 1, 3),
-                    layout(2, 1, 2, 1, {kFirst, kRows}, "both"),
-                    layout(1, 1, 1, 3, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
-                           "shards"),
-                    layout(2, 1, 1, 1,
-                           {"model.recompute_granularity=full", "model.recompute_method=uniform",
-                            "model.recompute_num_layers=1"},
-                           "recompute"),
-                    of_llava(layout(1, 2, 1, 1, {kRows}))),
+    testing::Values(
+        layout(2, 1, 1, 1), layout(2, 1, 1, 1, {"model.sequence_parallel=false"}, "whole_stream"),
+        layout(1, 1, 2, 1, {kFirst, kRows}), layout(1, 1, 1, 3),
+        layout(2, 1, 2, 1, {kFirst, kRows}, "both"),
+        layout(1, 1, 1, 1, {"dist.ranks=2", "model.encoder_pipeline_model_parallel_size=1", kRows},
+               "tower1"),
+        layout(1, 1, 1, 3, {"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "shards"),
+        layout(2, 1, 1, 1,
+               {"model.recompute_granularity=full", "model.recompute_method=uniform",
+                "model.recompute_num_layers=1"},
+               "recompute"),
+        of_llava(layout(1, 2, 1, 1, {kRows}))),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
