@@ -34,7 +34,8 @@ endif()
 # instruments everything. Sanitizers make GCC see more that is not there; the release build has these warnings as errors.
 set(VIADUCT_SANITIZER_OPTIONS "")
 if(VIADUCT_SANITIZE)
-  set(VIADUCT_SANITIZER_OPTIONS -O1 -UNDEBUG -Wno-error -fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
+  # -Og compiles a quarter faster than -O1. Loops over elements keep -O1 (viaduct_sanitized_loops).
+  set(VIADUCT_SANITIZER_OPTIONS -Og -UNDEBUG -Wno-error -fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
   if(VIADUCT_SANITIZE MATCHES "undefined")
     # Null pointers fault by themselves, no code casts between unrelated classes, and AddressSanitizer checks the memory
     # behind pointers; these checks stand at every access and cost a third of the compile time.
@@ -45,7 +46,7 @@ if(VIADUCT_SANITIZE)
     list(APPEND VIADUCT_SANITIZER_OPTIONS -fno-sanitize=${VIADUCT_VALUE_CHECKS})
   endif()
   if(VIADUCT_SANITIZE MATCHES "address")
-    # Memory checks are calls, which halves the code to compile. Ops have them inline (cmake/ViaductLibrary.cmake).
+    # Memory checks are calls, which halves the code to compile. Loops over elements have them inline.
     list(APPEND VIADUCT_SANITIZER_OPTIONS --param=asan-instrumentation-with-call-threshold=0)
   endif()
   add_link_options(-fsanitize=${VIADUCT_SANITIZE})

@@ -9,6 +9,7 @@ file(GLOB launch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/la
 # Checks at compile time that the tests' double of the runtime has this toolkit's values.
 list(APPEND launch_sources ${PROJECT_SOURCE_DIR}/tests/cuda_host/runtime/check_values.cpp)
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/kernels/*.cu)
+viaduct_load_kernels(load_kernels ${kernel_sources})
 # cuDNN is loaded at run time too; a build without its header has no attention_backend=fused.
 find_path(VIADUCT_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC
   "Folder of cudnn_graph.h (package libcudnn9-dev-cuda-13, or nvidia/cudnn/include of the wheel nvidia-cudnn-cu13)")
@@ -24,7 +25,7 @@ find_path(VIADUCT_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED
   "Folder of nccl.h (package libnccl-dev, or nvidia/nccl/include of the wheel nvidia-nccl-cu13)")
 list(APPEND launch_sources ${PROJECT_SOURCE_DIR}/tests/cuda_host/nccl/check_values.cpp)
 # check_values.cpp checks that the tests' double of cuBLASLt has this toolkit's values.
-add_library(viaduct_cuda STATIC EXCLUDE_FROM_ALL ${launch_sources} ${kernel_sources}
+add_library(viaduct_cuda STATIC EXCLUDE_FROM_ALL ${launch_sources} ${kernel_sources} ${load_kernels}
   ${PROJECT_SOURCE_DIR}/tests/cuda_host/cublaslt/check_values.cpp)
 add_library(viaduct::cuda ALIAS viaduct_cuda)
 target_include_directories(viaduct_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)

@@ -10,7 +10,7 @@ name contains a word.
     tools/gpu_code.py --code build/cuda/libviaduct_cuda.so
 
 reads the machine code with cuobjdump (of the toolkit, or of an environment that `tools/python_env.sh build/gpu-code-env
-tools/gpu_code/requirements.txt` makes), and fails if a kernel is worse than its budget (tools/gpu_code/budgets, a table for each target, of nvcc 13.0): blocks that fit a multiprocessor,
+tools/gpu_code/requirements.txt` makes), and fails if a kernel is worse than its budget (tools/gpu_code/budgets, of nvcc 13.0): blocks that fit a multiprocessor,
 instructions per matrix instruction in each loop, and in loops divisions of whole numbers, accesses of one byte and local memory; or if
 it lacks the instructions that make it fast: reads of 16 bytes, products of the matrix units. Without cuobjdump it says that it is
 skipped.

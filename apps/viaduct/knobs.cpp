@@ -1,6 +1,6 @@
 // viaduct knobs: every setting, built or planned, and all spellings of the guides.
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -114,6 +114,24 @@ void print_table(const std::vector<const Field*>& fields) {
   }
 }
 
+/// Which further fields have the name as a part of theirs: `dropout` is one of several.
+void print_others(const Schema& schema, const std::string& part,
+                  const std::vector<const Field*>& shown) {
+  std::vector<const Field*> parts = find_parts(schema, part);
+  std::erase_if(parts, [&](const Field* field) {
+    return field->environment || std::ranges::find(shown, field) != shown.end() ||
+           !contains(search_form(field->full_name()), search_form(part));
+  });
+  std::vector<std::string> names;
+  constexpr size_t kMost = 8;
+  for (const Field* field : parts) {
+    if (names.size() < kMost) names.push_back(field->full_name());
+  }
+  if (names.empty()) return;
+  fmt::print("also with this in the name: {}{}\n", fmt::join(names, ", "),
+             parts.size() > kMost ? ", …" : "");
+}
+
 int run(const Options& options) {
   RunConfig config;
   const Schema schema = run_schema(config);
@@ -132,6 +150,7 @@ int run(const Options& options) {
                  word->how.empty() ? "" : ": ", word->how);
     }
     for (const Field* field : fields) fmt::print("{}", describe(*field));
+    if (word == nullptr) print_others(schema, options.name, fields);
   } else {
     print_table(fields);
   }

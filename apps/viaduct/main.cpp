@@ -91,8 +91,14 @@ std::string nearest_option(const CLI::App& app, int words, char** begin) {
     const std::string given = std::string(*word).substr(0, std::string_view(*word).find('='));
     if (!given.starts_with("--") || std::find(names.begin(), names.end(), given) != names.end())
       continue;
-    if (const auto near = viaduct::nearest_name(given, names))
-      return fmt::format("; {}: did you mean {}?", given, *near);
+    auto near = viaduct::nearest_name(given, names);
+    if (!near) {  // --output for --out
+      const auto longer = std::ranges::find_if(names, [&](const std::string& name) {
+        return given.starts_with(name) || name.starts_with(given + "-");
+      });
+      if (longer != names.end()) near = *longer;
+    }
+    if (near) return fmt::format("; {}: did you mean {}?", given, *near);
   }
   return "";
 }

@@ -52,8 +52,8 @@ Result make(const Arguments& arguments) {
   const int64_t in_front = arguments.pp < 1 ? 0 : arguments.encoder_stages,
                 stages = in_front + arguments.pp;
   VIADUCT_CHECK(ConfigError, stages <= kMostStages,
-                "viaduct schedule: --pp, --encoder-pp: at most {} stages are drawn, found {}",
-                kMostStages, stages);
+                "viaduct schedule: --pp: at most {} stages are drawn, found {}{}", kMostStages,
+                stages, in_front > 0 ? " with those of --encoder-pp" : "");
   r.settings.pp = static_cast<int>(stages);
   r.settings.virtual_stages = arguments.virtual_stages;
   r.settings.micro_batches = arguments.micro_batches;

@@ -85,6 +85,10 @@ void MappedFile::check() const {
                 path_.string(), slot_.fault(), size_);
 }
 
+void MappedFile::give_back() const noexcept {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
   const MappedFile file(path);
   VIADUCT_CHECK(IoError, file.size() <= limit_bytes,

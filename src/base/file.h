@@ -33,6 +33,9 @@ class MappedFile {
   /// IoError with file and offset if bytes could not be read, or if the file is shorter than when
   /// it was opened. Queries the system for the file's size.
   void check() const;
+  /// Takes the pages that were read out of the process, which counts them as its memory. They stay
+  /// in the system's cache, from where they come back when they are read again.
+  void give_back() const noexcept;
 
  private:
   std::filesystem::path path_;

@@ -26,8 +26,8 @@ std::string content_hash(ModelFolder folder) {
     hash.update(head.data(), head.size());
     const Tensor values = weights->tensor(info.name);
     hash.update(values.raw(), static_cast<size_t>(values.bytes()));
+    weights->check_read();
   }
-  weights->check_read();
   return fmt::format("{:016x}", hash.digest());
 }
 

@@ -56,9 +56,10 @@ void check_finite(const Tensor& tensor, const std::string& name, const std::stri
 }
 
 void check_finite(const TensorSource& source) {
-  for (const TensorInfo& info : source.tensors())
+  for (const TensorInfo& info : source.tensors()) {
     check_finite(source.tensor(info.name), info.name, source.where());
-  source.check_read();
+    source.check_read();
+  }
 }
 
 }  // namespace viaduct

@@ -13,7 +13,11 @@ inline constexpr const char* kWholeFile = "tokenizer.huggingface.json";
 struct NamedToken {
   const char *role, *key;
 };
-/// Those that config.json does not have. The key of sep_token is spelled as llama.cpp spells it.
+/// Those whose ids config.json has as well.
+inline constexpr NamedToken kTextBorders[] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                              {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                              {"pad_token", "tokenizer.ggml.padding_token_id"}};
+/// Those that it does not have. The key of sep_token is spelled as llama.cpp spells it.
 inline constexpr NamedToken kNamedTokens[] = {{"unk_token", "tokenizer.ggml.unknown_token_id"},
                                               {"sep_token", "tokenizer.ggml.seperator_token_id"},
                                               {"cls_token", "tokenizer.ggml.cls_token_id"},

@@ -32,7 +32,7 @@ GgufFile::GgufFile(MappedStorage storage, const std::string& where)
 }
 
 void GgufFile::check_read() const {
-  if (mapped_.file) mapped_.file->check();
+  if (mapped_.file) check_and_give_back(*mapped_.file);
 }
 
 const TensorInfo* GgufFile::find(const std::string& name) const {

@@ -136,10 +136,7 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
   constexpr const char* kName = "tokenizer_config.json";
   auto config = files.contains(kName) ? parse_json<nlohmann::ordered_json>(files[kName], kName)
                                       : nlohmann::ordered_json::object();
-  // The ids of these are in config.json as well.
-  std::vector<NamedToken> named = {{"bos_token", "tokenizer.ggml.bos_token_id"},
-                                   {"eos_token", "tokenizer.ggml.eos_token_id"},
-                                   {"pad_token", "tokenizer.ggml.padding_token_id"}};
+  std::vector<NamedToken> named(std::begin(kTextBorders), std::end(kTextBorders));
   named.insert(named.end(), std::begin(kNamedTokens), std::end(kNamedTokens));
   for (const auto& [field, key] : named) {
     if (const auto text = text_of(keys.integer(key, -1))) config[field] = *text;
@@ -155,12 +152,16 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
       config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// Two ids that end a text: config.json has the first.
-void add_ends(const GgufKeys& keys, std::map<std::string, std::string>& files) {
-  const int64_t end = keys.integer("tokenizer.ggml.eos_token_id", -1);
+/// The ids that begin, end and pad texts. Of two that end one, config.json has the first.
+void add_generation_ids(const GgufKeys& keys, std::map<std::string, std::string>& files) {
+  nlohmann::json ids = nlohmann::json::object();
+  for (const auto& [field, key] : kTextBorders) {
+    if (const int64_t id = keys.integer(key, -1); id >= 0) ids[std::string(field) + "_id"] = id;
+  }
+  const auto end = ids.find("eos_token_id");
   const int64_t turn = keys.integer(kGgufEndOfTurn, -1);
-  if (end < 0 || turn < 0 || end == turn) return;
-  files[kGenerationFile] = nlohmann::json({{"eos_token_id", {end, turn}}}).dump(2) + "\n";
+  if (end != ids.end() && turn >= 0 && *end != turn) *end = {*end, turn};
+  if (!ids.empty()) files[kGenerationFile] = ids.dump(2) + "\n";
 }
 
 }  // namespace
@@ -173,7 +174,7 @@ std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
   if (keys.has("tokenizer.chat_template.tool_use"))
     files[std::string(kTemplatesFolder) + "/tool_use" + kTemplateEnd] =
         keys.text("tokenizer.chat_template.tool_use");
-  add_ends(keys, files);
+  add_generation_ids(keys, files);
   const std::string kind = keys.text("tokenizer.ggml.model", "none");
   if (kind == "llama") {
     files.merge(pieces_of_gguf(keys));

@@ -12,4 +12,9 @@ MappedStorage map_storage(const std::filesystem::path& path) {
           file};
 }
 
+void check_and_give_back(const MappedFile& file) {
+  file.check();
+  file.give_back();
+}
+
 }  // namespace viaduct

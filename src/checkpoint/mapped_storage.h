@@ -17,4 +17,8 @@ struct MappedStorage {
 /// The whole file, read-only: a write through a view faults. IoError if it cannot be mapped.
 MappedStorage map_storage(const std::filesystem::path& path);
 
+/// After bytes of a file of weights were used: `MappedFile::check`, and their pages go. A model's
+/// file is read once, while the memory for what is made of it fills.
+void check_and_give_back(const MappedFile& file);
+
 }  // namespace viaduct

@@ -65,8 +65,8 @@ void add_some(std::string& text, const std::vector<std::string>& problems, size_
   if (problems.size() > most) text += "; …";
 }
 
-bool ignored(const std::string& name, const TensorNames& names, bool tied) {
-  if (tied && (name == names.head + ".weight")) return true;
+bool ignored(const std::string& name, const TensorNames& names, bool copies_head) {
+  if (copies_head && name == names.head + ".weight") return true;
   if (is_unread(name, names)) return true;
   return std::any_of(names.ignored_suffixes.begin(), names.ignored_suffixes.end(),
                      [&](const std::string& suffix) { return name.ends_with(suffix); });
@@ -100,7 +100,8 @@ std::vector<std::string> logical_names(const ModelConfig& config) {
 }
 
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
-                     const std::vector<TensorKind>& kinds, const AdapterSettings& adapters) {
+                     const std::vector<TensorKind>& kinds, const AdapterSettings& adapters,
+                     bool may_copy_head) {
   const TensorNames& names = model_family(config.family).names;
   const auto device = make_sim_device();  // only structure, no memory
   const LayerSettings settings{.precision = precision_recipe(RecipeName::fp32),
@@ -145,7 +146,7 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
       return kind.prefix == info.name.substr(0, cut);
     });
     if (wanted && !used.contains(info.name) &&
-        !ignored(info.name.substr(cut), names, config.tied_embeddings) &&
+        !ignored(info.name.substr(cut), names, config.tied_embeddings && may_copy_head) &&
         !unused(info.name.substr(cut)))
       fit.additional.push_back(fmt::format("{}{} ({} {})", shown_name(info.name), kExcess,
                                            dtype_name(info.dtype), to_string(info.shape)));

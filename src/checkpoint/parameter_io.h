@@ -33,11 +33,12 @@ struct TensorKind {
 
 /// Compares `source` with the logical tensors of the whole model, however it is laid out. For each
 /// of `kinds` a tensor PREFIX + name is wanted of every parameter that has it. Constant
-/// tables that the family ignores and copies of a tied head are not additional. With `adapters`,
-/// only their own tensors are wanted: a checkpoint of such a run has no others.
+/// tables that the family ignores are not additional, nor is a copy of a tied head unless
+/// `may_copy_head` is false: checkpoints of runs hold none, so that theirs is a head of its own.
+/// With `adapters`, only their own tensors are wanted: a checkpoint of such a run has no others.
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
                      const std::vector<TensorKind>& kinds = {{""}},
-                     const AdapterSettings& adapters = {});
+                     const AdapterSettings& adapters = {}, bool may_copy_head = true);
 
 /// IoError that lists the mismatches that are errors under `strictness`; returns the others, one
 /// text each, for warnings.

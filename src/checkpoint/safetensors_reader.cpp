@@ -70,7 +70,7 @@ SafetensorsFile::SafetensorsFile(MappedStorage storage, std::string where)
 }
 
 void SafetensorsFile::check_read() const {
-  if (mapped_.file) mapped_.file->check();
+  if (mapped_.file) check_and_give_back(*mapped_.file);
 }
 
 const TensorInfo* SafetensorsFile::find(const std::string& name) const {

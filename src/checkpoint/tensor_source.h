@@ -48,7 +48,8 @@ class TensorSource {
   virtual void read_blocks(const std::string& name, int64_t row, int64_t column, int64_t columns,
                            std::byte* destination) const;
   /// To be called after using views returned by `tensor`: IoError if their file could not be read,
-  /// or is shorter than when it was opened; the bytes used were then not the stored ones.
+  /// or is shorter than when it was opened; the bytes used were then not the stored ones. Pages of
+  /// the file that were read leave the process, and come back where a view is read again.
   virtual void check_read() const {}
   /// For messages: path of the file or folder.
   virtual std::string where() const = 0;

@@ -11,6 +11,8 @@ constexpr std::string_view kBatch =
 constexpr std::string_view kEpochs =
     "a run has a length in steps: epochs · rows of the data / global_batch_size; the line `data:` "
     "at the start of a run has both numbers";
+constexpr std::string_view kReplicas =
+    "data-parallel ranks are dist.ranks / (tensor · context · pipeline ranks)";
 constexpr std::string_view kSteps = "a number of steps, not of epochs";
 constexpr std::string_view kRecipe = "bf16_mixed, fp16_mixed or fp32";
 
@@ -30,11 +32,13 @@ constexpr ForeignWord kWords[] = {
     {"learning_rate", "optimizer.lr", ""},
     {"per_device_train_batch_size", "train.micro_batch_size", "rows of a rank at a time"},
     {"per_device_eval_batch_size", "train.micro_batch_size", "evaluation has the same rows"},
+    {"eval_batch_size", "train.micro_batch_size", "evaluation has the same rows"},
     {"per_gpu_train_batch_size", "train.micro_batch_size", "rows of a rank at a time"},
     {"train_micro_batch_size_per_gpu", "train.micro_batch_size", "rows of a rank at a time"},
     {"train_batch_size", "train.global_batch_size", kBatch},
     {"batch_size", "train.global_batch_size", kBatch},
     {"gradient_accumulation_steps", "train.global_batch_size", kBatch},
+    {"gradient_accumulation", "train.global_batch_size", kBatch},
     {"auto_find_batch_size", "train.micro_batch_size", "auto: the most rows that fit in memory"},
     {"warmup_steps", "scheduler.lr_warmup_iters", ""},
     {"num_warmup_steps", "scheduler.lr_warmup_iters", ""},
@@ -46,6 +50,9 @@ constexpr ForeignWord kWords[] = {
     {"epochs", "train.train_iters", kEpochs},
     {"lr_scheduler_type", "scheduler.lr_decay_style", ""},
     {"lr_scheduler", "scheduler.lr_decay_style", ""},
+    {"lr_min", "optimizer.min_lr", ""},
+    {"cosine_min_lr", "optimizer.min_lr", ""},
+    {"betas", "optimizer.adam_beta1", "and optimizer.adam_beta2"},
     {"max_grad_norm", "optimizer.clip_grad", ""},
     {"gradient_clipping", "optimizer.clip_grad", ""},
     {"adam_epsilon", "optimizer.adam_eps", ""},
@@ -74,11 +81,21 @@ constexpr ForeignWord kWords[] = {
     {"gradient_checkpointing", "model.recompute_granularity", "full or selective"},
     {"attn_implementation", "model.attention_backend", "flash, or unfused for eager"},
     {"flash_attn", "model.attention_backend", "flash"},
+    {"use_flash_attention_2", "model.attention_backend", "flash"},
     {"flash_attention", "model.attention_backend", "flash"},
     {"no_cuda", "dist.device", "cpu"},
     {"use_cpu", "dist.device", "cpu"},
     {"tensor_parallel_size", "model.tensor_model_parallel_size", ""},
     {"pipeline_parallel_size", "model.pipeline_model_parallel_size", ""},
+    {"expert_parallel_size", "model.expert_model_parallel_size", ""},
+    {"data_parallel_size", "dist.ranks", kReplicas},
+    {"dp_size", "dist.ranks", kReplicas},
+    {"tp_size", "model.tensor_model_parallel_size", ""},
+    {"pp_size", "model.pipeline_model_parallel_size", ""},
+    {"cp_size", "model.context_parallel_size", ""},
+    {"ep_size", "model.expert_model_parallel_size", ""},
+    {"sp_size", "model.context_parallel_size", "rows are cut along their tokens"},
+    {"context_parallel_degree", "model.context_parallel_size", ""},
     {"zero_stage", "ddp.data_parallel_sharding_strategy",
      "1: optim; 2: optim_grads; 3: optim_grads_params"},
     {"dataloader_num_workers", "dataset.num_workers", ""},
@@ -158,6 +175,10 @@ constexpr ForeignWord kWords[] = {
     {"model_type", "model.family", ""},
     {"num_hidden_layers", "model.num_layers", ""},
     {"n_layer", "model.num_layers", ""},
+    {"n_layers", "model.num_layers", ""},
+    {"n_heads", "model.num_attention_heads", ""},
+    {"d_ff", "model.ffn_hidden_size", ""},
+    {"d_kv", "model.kv_channels", ""},
     {"n_embd", "model.hidden_size", ""},
     {"n_head", "model.num_attention_heads", ""},
     {"n_positions", "model.max_position_embeddings", ""},
@@ -171,6 +192,7 @@ constexpr ForeignWord kWords[] = {
     {"head_dim", "model.kv_channels", ""},
     {"hidden_act", "model.activation_func", ""},
     {"hidden_activation", "model.activation_func", ""},
+    {"hidden_dim", "model.hidden_size", ""},
     {"activation_function", "model.activation_func", ""},
     {"rms_norm_eps", "model.layernorm_epsilon", ""},
     {"layer_norm_eps", "model.layernorm_epsilon", ""},

@@ -73,7 +73,7 @@ class ChatWriter {
     ConversationRecord& chat = record.conversations.emplace();
     chat.train_on = fmt::format("{}", fmt::join(result.train_on, ", "));
     chat.tokenizer = hashes.back();
-    if (settings_.renderer != nullptr) chat.chat_template = settings_.renderer->hash();
+    if (settings_.renderer != nullptr) chat.chat_templates = {settings_.renderer->hash()};
     chat.control_tokens_as_text = settings_.control_tokens_as_text;
     chat.own_rows = result.own_rows;
     chat.scored = result.scored;

@@ -35,7 +35,8 @@ void collect(std::vector<std::string>& problems, F&& check) {
 }  // namespace
 
 Blend parse_blend(const std::vector<std::string>& entries) {
-  VIADUCT_CHECK(ConfigError, !entries.empty(), "a blend without data sets");
+  VIADUCT_CHECK(ConfigError, !entries.empty(),
+                "dataset.blend: expected prefixes of data sets, found none");
   std::vector<double> weights;
   if (entries.size() % 2 == 0) {
     for (size_t i = 0; i < entries.size(); i += 2) {
@@ -45,12 +46,13 @@ Blend parse_blend(const std::vector<std::string>& entries) {
   if (weights.empty()) return {entries, std::nullopt};
   Blend blend;
   VIADUCT_CHECK(ConfigError, weights.size() == entries.size() / 2,
-                "blend [{}]: {} of {} data sets have a weight, expected all or none",
-                fmt::join(entries, ", "), weights.size(), entries.size() / 2);
+                "dataset.blend: {} of {} data sets of [{}] have a weight, expected all or none",
+                weights.size(), entries.size() / 2, fmt::join(entries, ", "));
   for (size_t i = 1; i < entries.size(); i += 2) blend.prefixes.push_back(entries[i]);
   for (size_t i = 0; i < weights.size(); ++i) {
     VIADUCT_CHECK(ConfigError, std::isfinite(weights[i]) && weights[i] > 0,
-                  "blend: the weight of {} is {}, expected > 0", blend.prefixes[i], weights[i]);
+                  "dataset.blend: the weight of {} is {}, expected > 0", blend.prefixes[i],
+                  weights[i]);
   }
   blend.weights = std::move(weights);
   return blend;
@@ -293,7 +295,11 @@ std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
   }
   if (config.blend_per_split) {
     for (const auto& blend : *config.blend_per_split) {
-      if (blend) collect(problems, [&] { parse_blend(*blend); });
+      if (!blend) continue;
+      std::vector<std::string> found;
+      collect(found, [&] { parse_blend(*blend); });
+      for (const std::string& text : found)
+        problems.push_back("dataset.blend_per_split" + text.substr(text.find(':')));
     }
   }
   return problems;

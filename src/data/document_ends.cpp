@@ -18,24 +18,31 @@ namespace {
 constexpr const char* kWhatEnds =
     "dataset.reset_attention_mask, reset_position_ids and eod_mask_loss";
 
-/// Separators of a data set that do not end a sequence.
-struct InnerSeparators {
+/// Separators of a data set that do not end a sequence, and whether one does.
+struct Separators {
   int64_t count = 0, sequences = 0;  // in how many sequences
   int64_t first = -1;                // the first of them
-  int64_t looked_at = 0;             // sequences
+  int64_t looked_at = 0;             // sequences, the last of them perhaps only in part
+  int64_t whole = 0, ended = 0;      // of which it ends
 };
 
-InnerSeparators find_inner(const IndexedDataset& dataset, int64_t separator, int64_t max_tokens) {
-  InnerSeparators found;
+Separators find_separators(const IndexedDataset& dataset, int64_t separator, int64_t max_tokens) {
+  Separators found;
   std::vector<int32_t> tokens;
   const int64_t sequences = dataset.sequence_count();
   for (int64_t sequence = 0; sequence < sequences && max_tokens > 0; ++sequence) {
-    const int64_t length = std::min<int64_t>(dataset.sequence_length(sequence), max_tokens);
+    const int64_t whole = dataset.sequence_length(sequence);
+    const int64_t length = std::min(whole, max_tokens);
     max_tokens -= length;
     ++found.looked_at;
-    if (length < 2) continue;
-    tokens.resize(static_cast<size_t>(length) - 1);
+    if (length == 0) continue;
+    tokens.resize(static_cast<size_t>(length));
     dataset.read(sequence, 0, std::span<int32_t>(tokens));
+    if (length == whole) {
+      ++found.whole;
+      if (tokens.back() == separator) ++found.ended;
+    }
+    tokens.pop_back();
     const auto inside = std::count(tokens.begin(), tokens.end(), separator);
     if (inside == 0) continue;
     if (found.first < 0) found.first = sequence;
@@ -45,15 +52,7 @@ InnerSeparators find_inner(const IndexedDataset& dataset, int64_t separator, int
   return found;
 }
 
-std::string inner_text(const IndexedDataset& dataset, const std::optional<TokenRecord>& record,
-                       int64_t separator, int64_t max_tokens) {
-  if (record && record->separator == separator) {
-    return record->inner_separators == 0
-               ? ""
-               : fmt::format("its documents hold {} more of it inside", record->inner_separators);
-  }
-  const InnerSeparators found = find_inner(dataset, separator, max_tokens);
-  if (found.count == 0) return "";
+std::string inner_text(const Separators& found) {
   return fmt::format("{} of the first {} {} it inside, {} (first: document {})", found.sequences,
                      counted(found.looked_at, "document"), found.sequences == 1 ? "holds" : "hold",
                      counted(found.count, "time"), found.first);
@@ -107,7 +106,21 @@ std::vector<std::string> separator_warnings(DatasetBuilder& builder, int64_t max
                       "dataset.eod_id = {}",
                       prefix, *record->separator, kWhatEnds, separator));
     }
-    const std::string inside = inner_text(*dataset, record, separator, max_tokens);
+    std::string inside;
+    if (record && record->separator == separator) {
+      if (record->inner_separators > 0)
+        inside = fmt::format("its documents hold {} more of it inside", record->inner_separators);
+    } else {
+      const Separators found = find_separators(*dataset, separator, max_tokens);
+      if (found.count > 0) {
+        inside = inner_text(found);
+      } else if (found.whole > 0 && found.ended == 0 && (!record || !record->separator)) {
+        warnings.push_back(fmt::format(
+            "dataset {}: none of its first {} ends with dataset.eod_id = {}, so {} find no borders "
+            "between them",
+            prefix, counted(found.whole, "document"), separator, kWhatEnds));
+      }
+    }
     if (inside.empty()) continue;
     warnings.push_back(fmt::format(
         "dataset {}: rows have more ends than documents: dataset.eod_id = {} ends documents, and "

@@ -23,7 +23,8 @@ std::optional<int64_t> recorded_separator(const DatasetConfig& config);
 
 /// A line for each data set whose documents do not end where dataset.eod_id does: that have the
 /// token inside documents (by the record, else by a sample of `max_tokens` tokens), that end with
-/// another one, or with none. Empty if no setting looks for ends of documents.
+/// another one, or with none (without a record: none of the sample). Empty if no setting looks for
+/// ends of documents.
 std::vector<std::string> separator_warnings(DatasetBuilder& builder,
                                             int64_t max_tokens = int64_t{1} << 20);
 

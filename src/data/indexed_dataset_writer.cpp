@@ -172,11 +172,28 @@ std::optional<TokenRecord> merged_record(std::optional<TokenRecord> record,
     return record;
   }
   if (chat->train_on != more->train_on) chat->train_on += ", " + more->train_on;
-  if (chat->chat_template != more->chat_template) chat->chat_template.reset();
+  for (const auto& used : more->chat_templates) {
+    if (std::ranges::find(chat->chat_templates, used) == chat->chat_templates.end())
+      chat->chat_templates.push_back(used);
+  }
   chat->control_tokens_as_text = chat->control_tokens_as_text && more->control_tokens_as_text;
   chat->scored += more->scored;
   chat->own_rows += more->own_rows;
   return record;
+}
+
+/// Documents that end with different tokens stay as they are, and nothing says what ends them.
+void compare_separators(const IndexedDataset& first, const std::optional<TokenRecord>& a,
+                        const IndexedDataset& next, const std::optional<TokenRecord>& b) {
+  if (!a || !b || !a->separator || !b->separator || a->separator == b->separator) return;
+  const auto end = [](int64_t token) {
+    return token < 0 ? std::string("no token") : fmt::format("token {}", token);
+  };
+  log_warning(
+      "documents of {} end with {}, those of {} with {}: the merged data set does not say what "
+      "ends its documents; expected data sets that are tokenized alike (viaduct data tokenize "
+      "--eod-token)",
+      first.prefix(), end(*a->separator), next.prefix(), end(*b->separator));
 }
 
 /// Conversations of two tokenizers are refused; other differences are said.
@@ -188,13 +205,16 @@ void compare_conversations(const IndexedDataset& first, const std::optional<Toke
                 "data sets {} and {}: their conversations are tokens of different tokenizers; make "
                 "them with one (viaduct data chat --tokenizer)",
                 first.prefix(), next.prefix());
-  const auto warn = [&](bool same, const char* what) {
+  const auto warn = [&](bool same, const std::string& what) {
     if (!same)
       log_warning("data sets {} and {}: made with different {}", first.prefix(), next.prefix(),
                   what);
   };
   warn(one.train_on == two.train_on, "--train-on");
-  warn(one.chat_template == two.chat_template, "chat templates");
+  warn(std::ranges::is_permutation(one.chat_templates, two.chat_templates),
+       fmt::format("chat templates ({} beside {}): a model learns answers in both forms, and chat "
+                   "and generate --chat ask in one",
+                   template_hashes_text(one), template_hashes_text(two)));
   warn(one.control_tokens_as_text == two.control_tokens_as_text, "--user-control-tokens");
 }
 
@@ -233,6 +253,7 @@ void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
     check_mask_files(*next);
     check_image_files(*next);
     const auto next_record = i == 0 ? first_record : read_token_record(*next);
+    compare_separators(*first, first_record, *next, next_record);
     compare_conversations(*first, first_record, *next, next_record);
     writer.append(*next);
     if (masks) {

@@ -15,7 +15,7 @@ FieldGroup packing_fields(PackingConfig& config) {
       .alias("dataset.packed_sequence_specs.packed_sequence_size")
       .range(1, std::numeric_limits<int32_t>::max() - 1)
       .in("tokens")
-      .on_resume(resume::said(resume::other_rows));
+      .on_resume(resume::refused(resume::other_rows));
   group
       .field(
           "packing_algorithm", config.packing_algorithm,

@@ -41,8 +41,9 @@ double parse_weight(std::string_view text, std::string_view whole) {
       ConfigError,
       error == std::errc{} && end == text.data() + text.size() && value >= 0 &&
           std::isfinite(value),
-      "split '{}': '{}' is not a weight; expected up to three numbers >= 0, for example 99,1,0",
-      whole, text);
+      "dataset.split: '{}' in '{}' is not a weight; expected up to three numbers >= 0, for "
+      "example 99,1,0",
+      text, whole);
   return value;
 }
 
@@ -76,10 +77,10 @@ SplitFractions parse_split(std::string_view text) {
     rest.remove_prefix(comma + 1);
   }
   VIADUCT_CHECK(ConfigError, weights.size() <= kSplitCount,
-                "split '{}': {} weights, expected at most 3", text, weights.size());
+                "dataset.split: '{}' has {} weights, expected at most 3", text, weights.size());
   weights.resize(kSplitCount, 0.0);
   VIADUCT_CHECK(ConfigError, weights[0] + weights[1] + weights[2] > 0,
-                "split '{}': all weights are 0", text);
+                "dataset.split: all weights of '{}' are 0", text);
   const std::vector<double> normalized = normalize_weights(weights);
   SplitFractions fractions;
   double begin = 0;

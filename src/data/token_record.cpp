@@ -1,6 +1,6 @@
 #include "data/token_record.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <system_error>
@@ -37,12 +37,26 @@ std::optional<uint64_t> read_hash(const ordered_json& value) {
   return hash;
 }
 
+/// A text, null where no template was used, or a list of these where there are several.
+ordered_json templates_json(const ConversationRecord& record) {
+  ordered_json all = ordered_json::array();
+  for (const auto& hash : record.chat_templates)
+    all.push_back(hash ? ordered_json(hash_hex(*hash)) : ordered_json(nullptr));
+  return all.size() == 1 ? all.front() : all;
+}
+
+std::vector<std::optional<uint64_t>> read_templates(const ordered_json& value) {
+  if (!value.is_array() || value.empty()) return {read_hash(value)};
+  std::vector<std::optional<uint64_t>> all;
+  for (const ordered_json& hash : value) all.push_back(read_hash(hash));
+  return all;
+}
+
 ordered_json conversations_json(const ConversationRecord& record) {
   ordered_json json{
       {"train_on", record.train_on},
       {"tokenizer_hash", hash_hex(record.tokenizer)},
-      {"template_hash", record.chat_template ? ordered_json(hash_hex(*record.chat_template))
-                                             : ordered_json(nullptr)},
+      {"template_hash", templates_json(record)},
       {"user_control_tokens", record.control_tokens_as_text ? "as-text" : "recognised"},
       {"scored_tokens", record.scored},
       {"rows_of_one_answer", record.own_rows}};
@@ -66,7 +80,7 @@ std::optional<ConversationRecord> read_conversations(const ordered_json& json) {
       json.contains("tokenizer_hash") ? read_hash(json["tokenizer_hash"]) : std::nullopt;
   if (record.train_on.empty() || !tokenizer) return std::nullopt;
   record.tokenizer = *tokenizer;
-  if (json.contains("template_hash")) record.chat_template = read_hash(json["template_hash"]);
+  if (json.contains("template_hash")) record.chat_templates = read_templates(json["template_hash"]);
   record.control_tokens_as_text = text("user_control_tokens") == "as-text";
   record.scored = count("scored_tokens");
   record.own_rows = count("rows_of_one_answer");
@@ -75,6 +89,12 @@ std::optional<ConversationRecord> read_conversations(const ordered_json& json) {
 }
 
 }  // namespace
+
+std::string template_hashes_text(const ConversationRecord& record) {
+  std::vector<std::string> names;
+  for (const auto& hash : record.chat_templates) names.push_back(hash ? hash_hex(*hash) : "none");
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 std::string token_record_path(const std::string& prefix) {
   return prefix + ".tokens.json";

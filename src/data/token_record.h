@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/indexed_dataset.h"
 
@@ -14,11 +15,11 @@ namespace viaduct {
 
 /// What `viaduct data chat` knows besides.
 struct ConversationRecord {
-  std::string train_on;  // what is learned: "assistant", …
-  /// The last of vocabulary_hashes of the whole tokenizer, and a hash of the chat templates with
-  /// the special tokens that they name; nothing where no template was used.
-  uint64_t tokenizer = 0;
-  std::optional<uint64_t> chat_template;
+  std::string train_on;    // what is learned: "assistant", …
+  uint64_t tokenizer = 0;  // the last of vocabulary_hashes of the whole tokenizer
+  /// A hash of the model's chat templates with the special tokens that they name; nothing where no
+  /// template was used. Merged data sets may have several, each once.
+  std::vector<std::optional<uint64_t>> chat_templates{std::nullopt};
   bool control_tokens_as_text = false;
   int64_t scored = 0;    // tokens that are learned
   int64_t own_rows = 0;  // rows of a single answer that the template shows otherwise later
@@ -35,6 +36,9 @@ struct TokenRecord {
   int64_t inner_separators = 0;  // further ones, inside documents
   std::optional<ConversationRecord> conversations;
 };
+
+/// The templates for people: hashes as in the file, "none" where no template was used.
+std::string template_hashes_text(const ConversationRecord& record);
 
 /// PREFIX.tokens.json.
 std::string token_record_path(const std::string& prefix);

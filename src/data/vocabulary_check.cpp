@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "base/units.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_fingerprint.h"
 #include "data/token_record.h"
@@ -87,11 +88,11 @@ void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPo
     const auto record = read_token_record(*dataset);
     const int64_t largest =
         record ? record->largest_token : max_token_id(*dataset, pool, max_tokens);
-    VIADUCT_CHECK(ConfigError, largest < vocabulary_size,
-                  "the vocabulary of the data is larger than the model's: dataset {} holds token "
-                  "id {}, the model has {} "
-                  "entries (ids 0 to {})",
-                  prefix, largest, vocabulary_size, vocabulary_size - 1);
+    VIADUCT_CHECK(
+        ConfigError, largest < vocabulary_size,
+        "model.vocab_size: the vocabulary of the data is larger than the model's: dataset {} "
+        "holds token id {}, the model has {} (ids 0 to {})",
+        prefix, largest, counted(vocabulary_size, "entry", "entries"), vocabulary_size - 1);
     if (record) check_record(*record, prefix, tokenizer, hashes);
   }
 }

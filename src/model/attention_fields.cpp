@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/units.h"
+
 namespace viaduct {
 namespace {
 
@@ -137,7 +139,14 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .positive()
       .constraint(
           "needs rope in whole heads of every layer (rotary_percent=1, no_rope_freq=[]), "
-          "one base of rotary positions, and attention that is not latent");
+          "one base of rotary positions, and attention that is not latent")
+      .idle([&config] {
+        const auto length = config.attention_temperature_length.value().value_or(
+            config.max_position_embeddings.value());
+        return reason_if(config.seq_length.value() <= length,
+                         fmt::format("rows of {} end before its first step, at {}",
+                                     counted(config.seq_length.value(), "token"), length));
+      });
   group
       .field("attention_temperature_length", config.attention_temperature_length,
              "Tokens from one step of attention_temperature_scale to the next; null: "

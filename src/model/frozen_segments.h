@@ -8,8 +8,8 @@ namespace viaduct {
 
 class FrozenSegments final : public Segment {
  public:
-  /// `layer`: its segments run one after the other. What they read of layers in front of them has no
-  /// gradient. `outputs`: what they leave, whose readers must declare that it needs none.
+  /// `layer`: its segments run one after the other. What they read of layers in front of them has
+  /// no gradient. `outputs`: what they leave, whose readers must declare that it needs none.
   FrozenSegments(Layer layer, std::vector<std::string> outputs)
       : layer_(std::move(layer)), outputs_(std::move(outputs)) {}
 

@@ -284,4 +284,10 @@ void check_rotary_order(const ModelConfig& weights, const ModelConfig& model) {
                 model.rotary.interleaved, order(weights), weights.rotary.interleaved);
 }
 
+void check_head(const ModelConfig& weights, const ModelConfig& model) {
+  VIADUCT_CHECK(ConfigError, weights.tied_embeddings || !model.tied_embeddings,
+                "model.share_embeddings_and_output_weights: true, but the weights that are read "
+                "have a head of their own, which would be dropped (expected false)");
+}
+
 }  // namespace viaduct

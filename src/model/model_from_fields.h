@@ -22,4 +22,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base =
 /// folder: the order of rows is fixed by training.
 void check_rotary_order(const ModelConfig& weights, const ModelConfig& model);
 
+/// ConfigError if `model` ties its head to the token table, and `weights` has a head of its own,
+/// which would be dropped.
+void check_head(const ModelConfig& weights, const ModelConfig& model);
+
 }  // namespace viaduct

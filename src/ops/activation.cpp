@@ -1,6 +1,7 @@
 #include "ops/activation.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -24,6 +25,24 @@ void check(std::string_view op, bool gated, const GateShape& shape, const Tensor
   check_dense_rows(op, out_name, out);
 }
 
+/// Operations per element; an exponential counts as 12.
+double activation_flops(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return 36;
+    case ActivationKind::gelu_tanh:
+      return 22;
+    case ActivationKind::quick_gelu:
+    case ActivationKind::silu:
+      return 16;
+    case ActivationKind::relu:
+      return 1;
+    case ActivationKind::squared_relu:
+      return 2;
+  }
+  return 0;
+}
+
 }  // namespace
 
 void activation_forward(OpContext& context, const ActivationForwardArgs& args) {
@@ -40,6 +59,28 @@ void activation_backward(OpContext& context, const ActivationBackwardArgs& args)
   check_dtype(op, "d_in", args.d_in, {args.in.dtype()});
   check_dense_rows(op, "d_in", args.d_in);
   dispatch(context, op, context.ops.activation_backward, args);
+}
+
+double activation_forward_flops(ActivationKind kind, bool gated) {
+  return activation_flops(kind) + (gated ? 1 : 0);
+}
+
+double activation_backward_flops(ActivationKind kind, bool gated) {
+  return activation_flops(kind) + (gated ? 8 : 6);
+}
+
+Cost cost_of(const ActivationForwardArgs& args) {
+  Cost cost =
+      make_cost(args.in.dtype(), count(args.out) * activation_forward_flops(args.kind, args.gated),
+                {&args.in}, {&args.out});
+  cost += cost_of(args.forms, args.out);
+  return cost;
+}
+
+Cost cost_of(const ActivationBackwardArgs& args) {
+  return make_cost(args.in.dtype(),
+                   count(args.d_out) * activation_backward_flops(args.kind, args.gated),
+                   {&args.in, &args.d_out}, {&args.d_in});
 }
 
 }  // namespace viaduct

@@ -1,7 +1,10 @@
 #include "ops/attention.h"
 
+#include <algorithm>
+
 #include "ops/attention_checks.h"
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -56,6 +59,20 @@ void check_inputs(std::string_view op, const AttentionProblem& problem, const Te
   check_heads(op, "k", k, {k.dim(0), k.dim(1), q.dim(2)}, q.dtype());
   check_heads(op, "v", v, {k.dim(0), k.dim(1), v.dim(2)}, q.dtype());
   check_attention_problem(op, problem, q.dim(0), k.dim(0));
+}
+
+/// Visible (query, key) pairs of all query heads, as given or estimated from the longest runs.
+double visible_pairs(const AttentionProblem& problem, const Tensor& q, const Tensor& k) {
+  const auto heads = static_cast<double>(q.dim(1));
+  if (problem.visible_pairs > 0) return problem.visible_pairs * heads;
+  const auto tokens = static_cast<double>(q.dim(0));
+  const auto keys = static_cast<double>(problem.max_keys > 0 ? problem.max_keys : k.dim(0));
+  const auto queries =
+      static_cast<double>(problem.max_queries > 0 ? problem.max_queries : q.dim(0));
+  // Query i of the last `queries` positions sees keys − queries + i + 1 keys, on average:
+  double seen = problem.causal ? std::max(1.0, keys - (std::min(queries, keys) - 1) / 2) : keys;
+  if (problem.window > 0) seen = std::min(seen, static_cast<double>(problem.window));
+  return tokens * seen * heads;
 }
 
 }  // namespace
@@ -162,6 +179,33 @@ void attention_merge(OpContext& context, const AttentionMergeArgs& args) {
   check_per_query(op, "lse", args.lse, args.out);
   check_per_query(op, "other_lse", args.other_lse, args.out);
   dispatch(context, op, context.ops.attention_merge, args);
+}
+
+Cost cost_of(const AttentionForwardArgs& args) {
+  return make_cost(args.out.dtype(),
+                   2 * visible_pairs(args.problem, args.q, args.k) *
+                       static_cast<double>(args.q.dim(2) + args.v.dim(2)),
+                   {&args.q, &args.k, &args.v}, {&args.out, &args.lse});
+}
+
+Cost cost_of(const AttentionDeltaArgs& args) {
+  return make_cost(args.delta.dtype(), 2 * count(args.out), {&args.out, &args.d_out},
+                   {&args.delta});
+}
+
+Cost cost_of(const AttentionBackwardArgs& args) {
+  return make_cost(args.lse.dtype(),
+                   2 * visible_pairs(args.problem, args.q, args.k) *
+                       static_cast<double>(3 * args.q.dim(2) + 2 * args.v.dim(2)),
+                   {&args.q, &args.k, &args.v, &args.d_out, &args.lse, &args.delta, &args.dq,
+                    &args.dk, &args.dv},
+                   {&args.dq, &args.dk, &args.dv});
+}
+
+Cost cost_of(const AttentionMergeArgs& args) {
+  Cost cost = make_cost(args.out.dtype(), 3 * count(args.out), {}, {&args.out, &args.lse});
+  cost.bytes_read = 2 * cost.bytes_written;
+  return cost;
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "ops/attention_sink.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -45,6 +46,18 @@ void attention_sink_backward(OpContext& context, const AttentionSinkBackwardArgs
   check_statistic(op, "d_sink", args.d_sink, {args.lse.dim(0)}, statistic);
   check_sink(op, args.sink, args.lse.dim(0), statistic);
   dispatch(context, op, context.ops.attention_sink_backward, args);
+}
+
+Cost cost_of(const AttentionSinkArgs& args) {
+  Cost cost = make_cost(args.out.dtype(), count(args.out) + 2 * kSoftmaxFlops * count(args.lse),
+                        {&args.sink}, {&args.out, &args.lse});
+  cost.bytes_read += cost.bytes_written;
+  return cost;
+}
+
+Cost cost_of(const AttentionSinkBackwardArgs& args) {
+  return make_cost(args.lse.dtype(), kSoftmaxFlops * count(args.lse),
+                   {&args.lse, &args.delta, &args.sink, &args.d_sink}, {&args.d_sink});
 }
 
 }  // namespace viaduct

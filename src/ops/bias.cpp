@@ -1,6 +1,7 @@
 #include "ops/bias.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -20,6 +21,10 @@ void bias_add(OpContext& context, const BiasAddArgs& args) {
                   describe(tensor), describe(args.out));
   }
   dispatch(context, kOp, context.ops.bias_add, args);
+}
+
+Cost cost_of(const BiasAddArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.x, &args.bias}, {&args.out});
 }
 
 }  // namespace viaduct

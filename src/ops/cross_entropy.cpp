@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -82,6 +83,28 @@ void lse_join(OpContext& context, const LseJoinArgs& args) {
   constexpr std::string_view kOp = "lse_join";
   check_lse(kOp, {{"shares", args.shares}, {"largest", args.largest}, {"lse", args.lse}});
   dispatch(context, kOp, context.ops.lse_join, args);
+}
+
+Cost cost_of(const CrossEntropyForwardArgs& args) {
+  return make_cost(args.logits.dtype(),
+                   kSoftmaxFlops * static_cast<double>(args.logits.dim(0) * args.columns),
+                   {&args.logits, &args.targets}, {&args.lse, &args.target_logit});
+}
+
+Cost cost_of(const CrossEntropyBackwardArgs& args) {
+  return make_cost(args.logits.dtype(),
+                   kSoftmaxFlops * static_cast<double>(args.logits.dim(0) * args.columns),
+                   {&args.logits, &args.targets, &args.lse, &args.weight}, {&args.out});
+}
+
+Cost cost_of(const LseShareArgs& args) {
+  return make_cost(args.lse.dtype(), kSoftmaxFlops * count(args.lse), {&args.lse, &args.lse},
+                   {&args.lse});
+}
+
+Cost cost_of(const LseJoinArgs& args) {
+  return make_cost(args.lse.dtype(), kSoftmaxFlops * count(args.lse), {&args.lse, &args.lse},
+                   {&args.lse});
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "ops/elementwise.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -108,6 +109,43 @@ void random_normal(OpContext& context, const RandomNormalArgs& args) {
                 "of rows of {}",
                 args.first_row, args.first_column, args.row_elements);
   dispatch(context, kOp, context.ops.random_normal, args);
+}
+
+Cost cost_of(const AddArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.a, &args.b}, {&args.out});
+}
+
+Cost cost_of(const MultiplyArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.a, &args.b}, {&args.out});
+}
+
+Cost cost_of(const CopyArgs& args) {
+  const bool accumulate = args.mode == WriteMode::accumulate;
+  Cost cost = make_cost(args.to.dtype(), accumulate ? count(args.to) : 0, {&args.from}, {&args.to});
+  if (accumulate) cost.bytes_read += args.to.bytes();
+  return cost;
+}
+
+Cost cost_of(const SumRowsArgs& args) {
+  return make_cost(args.out.dtype(), count(args.x), {&args.x}, {&args.out});
+}
+
+Cost cost_of(const ScaleArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.x}, {&args.out});
+}
+
+Cost cost_of(const FillArgs& args) {
+  return make_cost(args.out.dtype(), 0, {}, {&args.out});
+}
+
+/// Random numbers cost about 16 integer operations per element, which no format counts.
+Cost cost_of(const DropoutArgs& args) {
+  return make_cost(args.out.dtype(), 2 * count(args.out),
+                   {&args.x, &args.residual, &args.token_index}, {&args.out});
+}
+
+Cost cost_of(const RandomNormalArgs& args) {
+  return make_cost(DType::f64, 40 * count(args.out), {}, {&args.out});
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "ops/embedding.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -36,6 +37,21 @@ void embedding_backward(OpContext& context, const EmbeddingBackwardArgs& args) {
   check_dense_rows(kOp, "d_out", args.d_out);
   check_dtype(kOp, "d_weight", args.d_weight, {accumulator_dtype(args.d_out.dtype())});
   dispatch(context, kOp, context.ops.embedding_backward, args);
+}
+
+Cost cost_of(const EmbeddingForwardArgs& args) {
+  Cost cost = make_cost(args.weight.dtype(), count(args.out), {&args.ids}, {&args.out});
+  cost.bytes_read += args.out.elements() * dtype_bytes(args.weight.dtype()) +
+                     (args.mode == WriteMode::accumulate ? args.out.bytes() : 0);
+  return cost;
+}
+
+Cost cost_of(const EmbeddingBackwardArgs& args) {
+  Cost cost = make_cost(args.d_out.dtype(), 2 * count(args.d_out), {&args.ids, &args.d_out}, {});
+  const int64_t touched = args.d_out.elements() * dtype_bytes(args.d_weight.dtype());
+  cost.bytes_read += touched;
+  cost.bytes_written = touched + (args.mode == WriteMode::assign ? args.d_weight.bytes() : 0);
+  return cost;
 }
 
 }  // namespace viaduct

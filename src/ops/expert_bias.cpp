@@ -1,6 +1,7 @@
 #include "ops/expert_bias.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -37,6 +38,15 @@ void expert_bias_backward(OpContext& context, const ExpertBiasBackwardArgs& args
   check(op, "dy", args.dy, "d_bias", args.d_bias, args.offsets);
   check_dtype(op, "d_bias", args.d_bias, {accumulator_dtype(args.dy.dtype())});
   dispatch(context, op, context.ops.expert_bias_backward, args);
+}
+
+Cost cost_of(const ExpertBiasArgs& args) {
+  return make_cost(args.x.dtype(), count(args.x), {&args.x, &args.bias, &args.offsets}, {&args.x});
+}
+
+Cost cost_of(const ExpertBiasBackwardArgs& args) {
+  return make_cost(args.dy.dtype(), count(args.dy), {&args.dy, &args.offsets, &args.d_bias},
+                   {&args.d_bias});
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "ops/expert_rows.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -133,6 +134,29 @@ void combine_weights_backward(OpContext& context, const CombineWeightsBackwardAr
   check_places(kOp, args.position, args.weight, args.weight.dim(0), args.copies, args.dots.dtype());
   check_weight_gradient(kOp, args.d_weight, args.weight);
   dispatch(context, kOp, context.ops.combine_weights_backward, args);
+}
+
+Cost cost_of(const CombineRowsBackwardArgs& args) {
+  const DType dtype = args.d_rows.dtype();
+  const int64_t moved = args.position.elements() * args.d_rows.dim(1);
+  const int64_t bytes = moved * dtype_bytes(dtype);
+  Cost cost = make_cost(dtype, (args.rows ? 3.0 : 1.0) * static_cast<double>(moved),
+                        {&args.d_out, &args.position, &args.weight}, {&args.d_weight});
+  cost.bytes_read += args.rows ? bytes : 0;
+  cost.bytes_written += bytes;
+  return cost;
+}
+
+Cost cost_of(const RowDotsArgs& args) {
+  Cost cost =
+      make_cost(args.x.dtype(), 2 * count(args.x), {&args.x, &args.y, &args.offsets}, {&args.out});
+  if (args.mode == WriteMode::accumulate) cost.bytes_read += args.out.bytes();
+  return cost;
+}
+
+Cost cost_of(const CombineWeightsBackwardArgs& args) {
+  return make_cost(args.dots.dtype(), count(args.position) + count(args.weight),
+                   {&args.dots, &args.position, &args.weight}, {&args.d_weight});
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "ops/gemm.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -167,6 +168,42 @@ void column_sum(OpContext& context, const ColumnSumArgs& args) {
   check_dtype(kOp, "out", args.out, {accumulator_dtype(args.x.dtype())});
   check_dense_rows(kOp, "out", args.out);
   dispatch(context, kOp, context.ops.column_sum, args);
+}
+
+Cost cost_of(const GemmArgs& args) {
+  const int64_t depth = args.form == GemmForm::weight_gradient ? args.a.dim(0) : args.a.dim(1);
+  // In the gradient of a gated activation c has more columns than the product.
+  const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
+  Cost cost;
+  add_vector_flops(cost, args.a.dtype(),
+                   2.0 * static_cast<double>(args.c.dim(0) * columns) * static_cast<double>(depth));
+  cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
+                    (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
+  cost.bytes_written = args.c.bytes();
+  return cost;
+}
+
+Cost epilogue_cost(const GemmArgs& args) {
+  const GemmEpilogue& epilogue = args.epilogue;
+  double flops = 0;
+  if (epilogue.residual) flops = count(args.c);
+  if (epilogue.activated)
+    flops =
+        count(epilogue.activated) * activation_forward_flops(epilogue.activation, epilogue.gated);
+  if (epilogue.raised) {
+    flops = static_cast<double>(args.a.dim(0) * args.b.dim(1)) *
+            activation_backward_flops(epilogue.activation, epilogue.gated);
+  }
+  Cost cost = make_cost(args.c.dtype(), flops, {&epilogue.residual, &epilogue.raised},
+                        {&epilogue.activated});
+  cost += cost_of(epilogue.forms, epilogue.activated);
+  return cost;
+}
+
+Cost cost_of(const ColumnSumArgs& args) {
+  Cost cost = make_cost(args.x.dtype(), count(args.x), {&args.x}, {&args.out});
+  if (args.mode == WriteMode::accumulate) cost.bytes_read += args.out.bytes();
+  return cost;
 }
 
 }  // namespace viaduct

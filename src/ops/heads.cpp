@@ -1,6 +1,7 @@
 #include "ops/heads.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -37,6 +38,14 @@ void sum_heads(OpContext& context, const SumHeadsArgs& args) {
       "{}: out: expected the dtype of x or the one that it is summed in, found {} for {}", op,
       describe(args.out), describe(args.x));
   dispatch(context, op, context.ops.sum_heads, args);
+}
+
+Cost cost_of(const RepeatHeadsArgs& args) {
+  return make_cost(args.out.dtype(), 0, {&args.x}, {&args.out});
+}
+
+Cost cost_of(const SumHeadsArgs& args) {
+  return make_cost(args.x.dtype(), count(args.x), {&args.x}, {&args.out});
 }
 
 }  // namespace viaduct

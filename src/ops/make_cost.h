@@ -21,4 +21,11 @@ inline Cost make_cost(DType dtype, double flops, std::initializer_list<const Ten
   return cost;
 }
 
+/// Operations per element of an activation, and of its gradient.
+double activation_forward_flops(ActivationKind kind, bool gated);
+double activation_backward_flops(ActivationKind kind, bool gated);
+
+/// Operations per column of a softmax: subtraction, exponential (a polynomial of degree 7) and sum.
+inline constexpr double kSoftmaxFlops = 20;
+
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "ops/norm.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -91,6 +92,20 @@ void norm_backward(OpContext& context, const NormBackwardArgs& args) {
   check_gradient("d_weight", args.d_weight);
   if (args.d_bias) check_gradient("d_bias", args.d_bias);
   dispatch(context, op, context.ops.norm_backward, args);
+}
+
+Cost cost_of(const NormForwardArgs& args) {
+  Cost cost = make_cost(args.x.dtype(), count(args.x) * (args.kind == NormKind::layer_norm ? 7 : 4),
+                        {&args.x, &args.weight, &args.bias}, {&args.y, &args.mean, &args.rstd});
+  cost += cost_of(args.forms, args.y);
+  return cost;
+}
+
+Cost cost_of(const NormBackwardArgs& args) {
+  return make_cost(args.x.dtype(), count(args.x) * (args.kind == NormKind::layer_norm ? 14 : 12),
+                   {&args.dy, &args.x, &args.weight, &args.mean, &args.rstd, &args.dx_add,
+                    &args.d_weight, &args.d_bias},
+                   {&args.dx, &args.d_weight, &args.d_bias});
 }
 
 }  // namespace viaduct

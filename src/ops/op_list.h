@@ -1,6 +1,7 @@
 #pragma once
-// The list of ops: the name of each and the struct of its arguments. The table of ops has an entry
-// for each, checks and emulators walk them (ops/table.h).
+// The list of ops, and of the families in which the cpu has them. Everything that is the same for
+// each op comes from here: the entry of the table (ops/table.h), the declarations of its reference
+// and of its cost, and the checks of a GPU's kernels against the cpu's.
 
 #include "ops/activation.h"
 #include "ops/adafactor.h"
@@ -39,103 +40,147 @@
 #include "ops/square_codes.h"
 #include "ops/xielu.h"
 
-/// X(name, Args)
-#define VIADUCT_OPS(X)                                    \
-  X(gemm, GemmArgs)                                       \
-  X(convert_operand, ConvertOperandArgs)                  \
-  X(expand_operand, ExpandOperandArgs)                    \
-  X(largest_magnitude, LargestMagnitudeArgs)              \
-  X(quantization_error, QuantizationErrorArgs)            \
-  X(square_magnitudes, SquareMagnitudesArgs)              \
-  X(square_scales, SquareScalesArgs)                      \
-  X(square_codes, SquareCodesArgs)                        \
-  X(quantize_nf4, QuantizeNf4Args)                        \
-  X(quantize_absmax, QuantizeAbsmaxArgs)                  \
-  X(dequantize_nf4, DequantizeNf4Args)                    \
-  X(dequantize_blocks, DequantizeBlocksArgs)              \
-  X(note_amax, NoteAmaxArgs)                              \
-  X(choose_amax, ChooseAmaxArgs)                          \
-  X(column_sum, ColumnSumArgs)                            \
-  X(bias_add, BiasAddArgs)                                \
-  X(norm_forward, NormForwardArgs)                        \
-  X(norm_backward, NormBackwardArgs)                      \
-  X(activation_forward, ActivationForwardArgs)            \
-  X(activation_backward, ActivationBackwardArgs)          \
-  X(xielu_forward, XieluForwardArgs)                      \
-  X(xielu_backward, XieluBackwardArgs)                    \
-  X(rotary, RotaryArgs)                                   \
-  X(attention_forward, AttentionForwardArgs)              \
-  X(attention_delta, AttentionDeltaArgs)                  \
-  X(attention_backward, AttentionBackwardArgs)            \
-  X(attention_merge, AttentionMergeArgs)                  \
-  X(attention_sink, AttentionSinkArgs)                    \
-  X(attention_sink_backward, AttentionSinkBackwardArgs)   \
-  X(repeat_heads, RepeatHeadsArgs)                        \
-  X(sum_heads, SumHeadsArgs)                              \
-  X(score_product, ScoreProductArgs)                      \
-  X(score_softmax, ScoreSoftmaxArgs)                      \
-  X(score_softmax_backward, ScoreSoftmaxBackwardArgs)     \
-  X(score_dropout, ScoreDropoutArgs)                      \
-  X(score_bias, ScoreBiasArgs)                            \
-  X(score_bias_backward, ScoreBiasBackwardArgs)           \
-  X(embedding_forward, EmbeddingForwardArgs)              \
-  X(embedding_backward, EmbeddingBackwardArgs)            \
-  X(cross_entropy_forward, CrossEntropyForwardArgs)       \
-  X(cross_entropy_backward, CrossEntropyBackwardArgs)     \
-  X(lse_share, LseShareArgs)                              \
-  X(lse_join, LseJoinArgs)                                \
-  X(soft_cap, SoftCapArgs)                                \
-  X(soft_cap_backward, SoftCapBackwardArgs)               \
-  X(row_largest, RowLargestArgs)                          \
-  X(row_exponential, RowExponentialArgs)                  \
-  X(row_sum, RowSumArgs)                                  \
-  X(row_divide, RowDivideArgs)                            \
-  X(row_pick, RowPickArgs)                                \
-  X(softmax_loss_backward, SoftmaxLossBackwardArgs)       \
-  X(add, AddArgs)                                         \
-  X(multiply, MultiplyArgs)                               \
-  X(copy, CopyArgs)                                       \
-  X(sum_rows, SumRowsArgs)                                \
-  X(scale, ScaleArgs)                                     \
-  X(fill, FillArgs)                                       \
-  X(dropout, DropoutArgs)                                 \
-  X(random_normal, RandomNormalArgs)                      \
-  X(reproducible_sum, ReproducibleSumArgs)                \
-  X(reproducible_sums, ReproducibleSumsArgs)              \
-  X(widen_sum, WidenSumArgs)                              \
-  X(narrow_sum, NarrowSumArgs)                            \
-  X(sum_value, SumValueArgs)                              \
-  X(gradient_norm, GradientNormArgs)                      \
-  X(adamw, AdamWListArgs)                                 \
-  X(momentum, MomentumListArgs)                           \
-  X(adafactor_limits, AdafactorLimitsArgs)                \
-  X(adafactor_sums, AdafactorSumsArgs)                    \
-  X(adafactor_moments, AdafactorMomentsArgs)              \
-  X(adafactor_direction, AdafactorDirectionArgs)          \
-  X(adafactor_update, AdafactorUpdateArgs)                \
-  X(muon_momentum, MuonMomentumArgs)                      \
-  X(normalize, NormalizeArgs)                             \
-  X(muon_update, MuonUpdateArgs)                          \
-  X(expand_state, ExpandStateArgs)                        \
-  X(store_state, StoreStateArgs)                          \
-  X(route, RouteArgs)                                     \
-  X(route_backward, RouteBackwardArgs)                    \
-  X(router_loss, RouterLossArgs)                          \
-  X(count_choices, CountChoicesArgs)                      \
-  X(load_error, LoadErrorArgs)                            \
-  X(move_load_bias, MoveLoadBiasArgs)                     \
-  X(count_margins, CountMarginsArgs)                      \
-  X(quantile_bias, QuantileBiasArgs)                      \
-  X(limit_experts, LimitExpertsArgs)                      \
-  X(sinkhorn_bias, SinkhornArgs)                          \
-  X(jitter, JitterArgs)                                   \
-  X(random_rows, RandomRowsArgs)                          \
-  X(sort_by_expert, SortByExpertArgs)                     \
-  X(arrival_order, ArrivalOrderArgs)                      \
-  X(combine_rows, CombineRowsArgs)                        \
-  X(combine_rows_backward, CombineRowsBackwardArgs)       \
-  X(row_dots, RowDotsArgs)                                \
-  X(combine_weights_backward, CombineWeightsBackwardArgs) \
-  X(grouped_gemm, GroupedGemmArgs)                        \
-  X(expert_bias, ExpertBiasArgs)                          \
-  X(expert_bias_backward, ExpertBiasBackwardArgs)
+namespace viaduct {
+
+/// How the results of an op's kernel on a GPU compare with the cpu's: `same` bits; `close`, within
+/// the tolerance of the op's tests (of expand_operand only signs of NaN differ); `none`: there is
+/// no kernel, and a run that needs it is refused.
+enum class GpuResults { same, close, none };
+
+}  // namespace viaduct
+
+/// X(name, Args, GpuResults)
+#define VIADUCT_OPS(X)                                          \
+  X(gemm, GemmArgs, close)                                      \
+  X(convert_operand, ConvertOperandArgs, same)                  \
+  X(expand_operand, ExpandOperandArgs, close)                   \
+  X(largest_magnitude, LargestMagnitudeArgs, same)              \
+  X(quantization_error, QuantizationErrorArgs, same)            \
+  X(square_magnitudes, SquareMagnitudesArgs, same)              \
+  X(square_scales, SquareScalesArgs, same)                      \
+  X(square_codes, SquareCodesArgs, same)                        \
+  X(quantize_nf4, QuantizeNf4Args, none)                        \
+  X(quantize_absmax, QuantizeAbsmaxArgs, none)                  \
+  X(dequantize_nf4, DequantizeNf4Args, none)                    \
+  X(dequantize_blocks, DequantizeBlocksArgs, none)              \
+  X(note_amax, NoteAmaxArgs, same)                              \
+  X(choose_amax, ChooseAmaxArgs, same)                          \
+  X(column_sum, ColumnSumArgs, close)                           \
+  X(bias_add, BiasAddArgs, same)                                \
+  X(norm_forward, NormForwardArgs, close)                       \
+  X(norm_backward, NormBackwardArgs, close)                     \
+  X(activation_forward, ActivationForwardArgs, close)           \
+  X(activation_backward, ActivationBackwardArgs, close)         \
+  X(xielu_forward, XieluForwardArgs, close)                     \
+  X(xielu_backward, XieluBackwardArgs, close)                   \
+  X(rotary, RotaryArgs, same)                                   \
+  X(attention_forward, AttentionForwardArgs, close)             \
+  X(attention_delta, AttentionDeltaArgs, close)                 \
+  X(attention_backward, AttentionBackwardArgs, close)           \
+  X(attention_merge, AttentionMergeArgs, close)                 \
+  X(attention_sink, AttentionSinkArgs, close)                   \
+  X(attention_sink_backward, AttentionSinkBackwardArgs, close)  \
+  X(repeat_heads, RepeatHeadsArgs, same)                        \
+  X(sum_heads, SumHeadsArgs, same)                              \
+  X(score_product, ScoreProductArgs, close)                     \
+  X(score_softmax, ScoreSoftmaxArgs, close)                     \
+  X(score_softmax_backward, ScoreSoftmaxBackwardArgs, close)    \
+  X(score_dropout, ScoreDropoutArgs, same)                      \
+  X(score_bias, ScoreBiasArgs, same)                            \
+  X(score_bias_backward, ScoreBiasBackwardArgs, close)          \
+  X(embedding_forward, EmbeddingForwardArgs, same)              \
+  X(embedding_backward, EmbeddingBackwardArgs, same)            \
+  X(cross_entropy_forward, CrossEntropyForwardArgs, close)      \
+  X(cross_entropy_backward, CrossEntropyBackwardArgs, close)    \
+  X(lse_share, LseShareArgs, close)                             \
+  X(lse_join, LseJoinArgs, close)                               \
+  X(soft_cap, SoftCapArgs, close)                               \
+  X(soft_cap_backward, SoftCapBackwardArgs, same)               \
+  X(row_largest, RowLargestArgs, same)                          \
+  X(row_exponential, RowExponentialArgs, close)                 \
+  X(row_sum, RowSumArgs, close)                                 \
+  X(row_divide, RowDivideArgs, same)                            \
+  X(row_pick, RowPickArgs, same)                                \
+  X(softmax_loss_backward, SoftmaxLossBackwardArgs, same)       \
+  X(add, AddArgs, same)                                         \
+  X(multiply, MultiplyArgs, same)                               \
+  X(copy, CopyArgs, same)                                       \
+  X(sum_rows, SumRowsArgs, same)                                \
+  X(scale, ScaleArgs, same)                                     \
+  X(fill, FillArgs, same)                                       \
+  X(dropout, DropoutArgs, same)                                 \
+  X(random_normal, RandomNormalArgs, same)                      \
+  X(reproducible_sum, ReproducibleSumArgs, same)                \
+  X(reproducible_sums, ReproducibleSumsArgs, same)              \
+  X(widen_sum, WidenSumArgs, same)                              \
+  X(narrow_sum, NarrowSumArgs, same)                            \
+  X(sum_value, SumValueArgs, same)                              \
+  X(gradient_norm, GradientNormArgs, same)                      \
+  X(adamw, AdamWListArgs, same)                                 \
+  X(momentum, MomentumListArgs, same)                           \
+  X(adafactor_limits, AdafactorLimitsArgs, same)                \
+  X(adafactor_sums, AdafactorSumsArgs, same)                    \
+  X(adafactor_moments, AdafactorMomentsArgs, close)             \
+  X(adafactor_direction, AdafactorDirectionArgs, same)          \
+  X(adafactor_update, AdafactorUpdateArgs, same)                \
+  X(muon_momentum, MuonMomentumArgs, same)                      \
+  X(normalize, NormalizeArgs, same)                             \
+  X(muon_update, MuonUpdateArgs, same)                          \
+  X(expand_state, ExpandStateArgs, same)                        \
+  X(store_state, StoreStateArgs, same)                          \
+  X(route, RouteArgs, close)                                    \
+  X(route_backward, RouteBackwardArgs, close)                   \
+  X(router_loss, RouterLossArgs, close)                         \
+  X(count_choices, CountChoicesArgs, same)                      \
+  X(load_error, LoadErrorArgs, same)                            \
+  X(move_load_bias, MoveLoadBiasArgs, same)                     \
+  X(count_margins, CountMarginsArgs, same)                      \
+  X(quantile_bias, QuantileBiasArgs, same)                      \
+  X(limit_experts, LimitExpertsArgs, same)                      \
+  X(sinkhorn_bias, SinkhornArgs, close)                         \
+  X(jitter, JitterArgs, same)                                   \
+  X(random_rows, RandomRowsArgs, same)                          \
+  X(sort_by_expert, SortByExpertArgs, same)                     \
+  X(arrival_order, ArrivalOrderArgs, same)                      \
+  X(combine_rows, CombineRowsArgs, same)                        \
+  X(combine_rows_backward, CombineRowsBackwardArgs, close)      \
+  X(row_dots, RowDotsArgs, close)                               \
+  X(combine_weights_backward, CombineWeightsBackwardArgs, same) \
+  X(grouped_gemm, GroupedGemmArgs, close)                       \
+  X(expert_bias, ExpertBiasArgs, same)                          \
+  X(expert_bias_backward, ExpertBiasBackwardArgs, same)
+
+/// F(name): ops that are chosen and launched in one file. The cpu's are filled in by
+/// cpu::add_NAME (ops/cpu/cpu_ops.h), which src/ops/cpu/ROOM/NAME_choose.cpp defines.
+#define VIADUCT_OP_FAMILIES(F) \
+  F(gemm)                      \
+  F(largest_magnitude)         \
+  F(quantization_error)        \
+  F(square_codes)              \
+  F(nf4)                       \
+  F(dequantize_blocks)         \
+  F(amax_history)              \
+  F(norm)                      \
+  F(activation)                \
+  F(xielu)                     \
+  F(rotary)                    \
+  F(attention)                 \
+  F(attention_sink)            \
+  F(heads)                     \
+  F(bias)                      \
+  F(score_matrix)              \
+  F(relative_bias)             \
+  F(embedding)                 \
+  F(cross_entropy)             \
+  F(softmax)                   \
+  F(elementwise)               \
+  F(optimizer)                 \
+  F(optimizer_state)           \
+  F(muon)                      \
+  F(routing)                   \
+  F(router_extras)             \
+  F(sinkhorn)                  \
+  F(load_quantile)             \
+  F(expert_rows)               \
+  F(grouped_gemm)              \
+  F(expert_bias)

@@ -62,6 +62,7 @@ void QuantizationError::merge(const QuantizationError& other) {
   square += other.square, error_square += other.error_square;
 }
 
+/// An operand that is made here is written, and read again.
 Cost cost_of(const QuantizationErrorArgs& args) {
   constexpr double kFlopsOfElement = 8;
   Cost cost = make_cost(DType::f64, kFlopsOfElement * count(args.matrix),

@@ -1,6 +1,7 @@
 #include "ops/rotary.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -24,6 +25,15 @@ void rotary(OpContext& context, const RotaryArgs& args) {
                 "rotary: cos: expected at most {} columns for heads of {}, found {}",
                 args.x.dim(2) / 2, args.x.dim(2), describe(args.cos));
   dispatch(context, op, context.ops.rotary, args);
+}
+
+Cost cost_of(const RotaryArgs& args) {
+  const int64_t pairs = args.x.dim(0) * args.x.dim(1) * args.cos.dim(1);
+  const int64_t rotated = 2 * pairs * dtype_bytes(args.x.dtype());
+  Cost cost = make_cost(args.x.dtype(), 6.0 * static_cast<double>(pairs), {&args.positions}, {});
+  cost.bytes_read += rotated + 2 * args.x.dim(0) * args.cos.dim(1) * dtype_bytes(args.cos.dtype());
+  cost.bytes_written = rotated;
+  return cost;
 }
 
 }  // namespace viaduct

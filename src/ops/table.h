@@ -18,7 +18,7 @@ struct OpTable {
   /// Products of a score matrix round their factors to the format of q: they may be stored in it.
   bool narrow_score_factors = false;
 
-#define VIADUCT_OP_ENTRY(name, Args) OpEntry<Args> name;
+#define VIADUCT_OP_ENTRY(name, Args, gpu) OpEntry<Args> name;
   VIADUCT_OPS(VIADUCT_OP_ENTRY)
 #undef VIADUCT_OP_ENTRY
 };
@@ -30,7 +30,7 @@ Args args_of_entry(OpEntry<Args> OpTable::*);
 /// Calls `f.template operator()<&OpTable::NAME>()` for each entry.
 template <class F>
 void for_each_entry(F&& f) {
-#define VIADUCT_WITH_ENTRY(name, Args) f.template operator()<&OpTable::name>();
+#define VIADUCT_WITH_ENTRY(name, Args, gpu) f.template operator()<&OpTable::name>();
   VIADUCT_OPS(VIADUCT_WITH_ENTRY)
 #undef VIADUCT_WITH_ENTRY
 }

@@ -1,6 +1,7 @@
 #include "ops/xielu.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -30,6 +31,8 @@ void check_input(std::string_view op, const Tensor& in, const Tensor& alpha_p,
   check_slope(op, "alpha_n", alpha_n, in);
 }
 
+constexpr double kXieluFlops = 18;  // of which an exponential is 12
+
 }  // namespace
 
 void xielu_forward(OpContext& context, const XieluForwardArgs& args) {
@@ -52,6 +55,16 @@ void xielu_backward(OpContext& context, const XieluBackwardArgs& args) {
     check_dtype(op, "d_alpha", sum, {accumulator_dtype(args.in.dtype())});
   }
   dispatch(context, op, context.ops.xielu_backward, args);
+}
+
+Cost cost_of(const XieluForwardArgs& args) {
+  return make_cost(args.in.dtype(), kXieluFlops * count(args.in),
+                   {&args.in, &args.alpha_p, &args.alpha_n}, {&args.out});
+}
+
+Cost cost_of(const XieluBackwardArgs& args) {
+  return make_cost(args.in.dtype(), 2 * kXieluFlops * count(args.in),
+                   {&args.in, &args.d_out, &args.alpha_p, &args.alpha_n}, {&args.d_in});
 }
 
 }  // namespace viaduct

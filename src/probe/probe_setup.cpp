@@ -59,6 +59,7 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
                 "model.seq_length: {}, but the rows of the batch have {}", given.value(),
                 counted(length, "token"));
   take_architecture(config.model, model);
+  config.model.vision.folder_takes_images = model.vision.any();
   config.model.seq_length.resolve(length);
   config.model.encoder.encoder_seq_length.resolve(encoder_length);
   config.model.resolve();
@@ -72,6 +73,7 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   validate_vision(config, resolved, problems);
   problems.throw_if_any();
   check_rotary_order(model, resolved);
+  check_head(model, resolved);
   return resolved;
 }
 

@@ -1,5 +1,7 @@
 #include "run/setup.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -8,10 +10,12 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "checkpoint/extend_vocabulary.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
+#include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_folder.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
@@ -176,8 +180,10 @@ void check_fit(const RunSetup& setup) {
   const auto& longest = config.dataset.packing.limits.longest;
   if (setup.model.positions != PositionKind::relative &&
       longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
-    problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
-                 config.model.seq_length.value(), setup.model.max_positions);
+    problems.add(
+        "model.seq_length: {} is longer than the {} that the model allows "
+        "(model.max_position_embeddings)",
+        config.model.seq_length.value(), counted(setup.model.max_positions, "position"));
   }
   if (const auto tokens = tokens_of(setup); tokens && *tokens > setup.model.vocabulary) {
     problems.add(
@@ -211,6 +217,28 @@ void check_fit(const RunSetup& setup) {
         setup.model.vocabulary, setup.stored_vocabulary, setup.pretrained->path.string(),
         setup.stored_vocabulary);
   problems.throw_if_any();
+}
+
+/// ConfigError if the settings make another model than the weights that it starts from have.
+void check_weights_fit(const RunSetup& setup) {
+  std::unique_ptr<TensorSource> weights;
+  try {
+    weights = open_pretrained(setup);
+  } catch (const IoError&) {
+    return;  // a plan needs none; a run reports it when it reads them
+  }
+  try {
+    check_tensors_fit(setup.model, *weights);
+  } catch (const IoError& error) {
+    std::vector<std::string> names;
+    for (const std::string& name : setup.given) {
+      if (name.starts_with("model.") && name.find("parallel") == name.npos) names.push_back(name);
+    }
+    fail<ConfigError>(
+        "checkpoint.pretrained_checkpoint: with {} the model is another one than these weights "
+        "have: {}",
+        fmt::join(names, ", "), error.what());
+  }
 }
 
 /// Rows of rotary models may be longer than their positions if no conversation is.
@@ -247,7 +275,10 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
-  if (setup.pretrained) check_rotary_order(*base, setup.model);
+  if (setup.pretrained) {
+    check_rotary_order(*base, setup.model);
+    check_head(*base, setup.model);
+  }
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
   if (!base && setup.tokenizer) {
@@ -297,6 +328,8 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     const bool other_tables = same.vocabulary != base->vocabulary;
     if (setup.hf_config == write_hf_config(same) && !(other_tables && same.vision.any())) {
       setup.hf_config = other_tables ? with_vocabulary(base_text, same.vocabulary) : base_text;
+    } else if (setup.pretrained && setup.new_rows.empty()) {
+      check_weights_fit(setup);
     }
   }
   return setup;

@@ -48,10 +48,10 @@ ParameterEntries::ParameterEntries(Device& device, const PrecisionRecipe& recipe
 }
 
 const ParameterEntry& ParameterEntries::at(const Parameter& parameter) const {
-  const auto found = entries_.find(&parameter);
-  VIADUCT_CHECK(ShapeError, found != entries_.end(), "parameter store: {} does not live here",
+  const auto found = by_address_.find(&parameter);
+  VIADUCT_CHECK(ShapeError, found != by_address_.end(), "parameter store: {} does not live here",
                 parameter.path);
-  return found->second;
+  return *found->second;
 }
 
 ParameterEntry& ParameterEntries::at(const Parameter& parameter) {
@@ -109,8 +109,9 @@ void ParameterEntries::add_chunk(const std::vector<std::vector<ParameterUse>>& c
   std::vector<const Parameter*> parameters;
   std::vector<int> layers;
   for (const auto& [parameter, layer] : chunks[chunk]) {
-    const bool first = entries_.find(parameter) == entries_.end();
-    ++entries_[parameter].uses;
+    const auto [place, first] = entries_.try_emplace(parameter);
+    ++place->second.uses;
+    by_address_[parameter] = &place->second;
     if (first) {
       parameters.push_back(parameter);
       layers.push_back(used_again(*parameter, chunks, chunk + 1) ? -1 : layer);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "precision/recipe.h"
@@ -50,6 +51,8 @@ class ParameterEntries {
                    const std::vector<std::vector<ParameterUse>>& chunks,
                    const StoreSettings& settings, const ParallelGroups& groups,
                    OffloadedBlocks* blocks);
+  ParameterEntries(const ParameterEntries&) = delete;
+  ParameterEntries& operator=(const ParameterEntries&) = delete;
 
   /// ShapeError for a parameter of another rank.
   const ParameterEntry& at(const Parameter& parameter) const;
@@ -101,6 +104,8 @@ class ParameterEntries {
   std::vector<ParameterBuffer> buffers_;
   std::vector<ParameterBucket> buckets_;
   std::map<const Parameter*, ParameterEntry, ByPath> entries_;
+  // Of `at`, which every use of a weight in a step calls: no comparisons of paths.
+  std::unordered_map<const Parameter*, ParameterEntry*> by_address_;
 };
 
 }  // namespace viaduct

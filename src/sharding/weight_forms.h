@@ -3,7 +3,7 @@
 // quantized values. The ops say which form each product wants; it is made at its first use in a
 // generation, from the whole canonical weight, and all micro-batches of the step read it.
 
-#include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "comm/parallel_groups.h"
@@ -68,8 +68,8 @@ class WeightForms {
   ParallelGroups groups_;
   bool packed_, held_;
   DelayedScales* delayed_;
-  std::vector<Derived> forms_;                                    // in the order of their making
-  std::map<const Parameter*, std::vector<size_t>> by_parameter_;  // places in forms_
+  std::vector<Derived> forms_;  // in the order of their making
+  std::unordered_map<const Parameter*, std::vector<size_t>> by_parameter_;  // places in forms_
 };
 
 }  // namespace viaduct

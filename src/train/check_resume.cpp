@@ -18,7 +18,8 @@
 namespace viaduct {
 namespace {
 
-constexpr std::string_view kFurtherLayers = "model.mtp_num_layers";
+constexpr std::string_view kFurtherLayers = "model.mtp_num_layers", kRowLength = "model.seq_length",
+                           kPackedSize = "dataset.packed_sequence_size";
 
 class Changes {
  public:
@@ -115,6 +116,22 @@ bool lacks_further_layers(const RunConfig& then, const RunConfig& now) {
   return layers(now) > layers(then) && !begins_missing;
 }
 
+/// The size of packs is the length of rows: the user changed one of them, and rows of the same
+/// length may be packed or not.
+void compare_packs(const RunConfig& then, const RunConfig& now, const std::string& difference,
+                   Changes& changes) {
+  const int64_t before = then.model.seq_length.value_or(0), here = now.model.seq_length.value_or(0);
+  if (before == here) {
+    changes.warn(fmt::format("{}: {}: {}", kPackedSize, difference, changes.effect(kPackedSize)));
+    return;
+  }
+  const bool both = then.dataset.packing.packed_sequence_size.has_value() &&
+                    now.dataset.packing.packed_sequence_size.has_value();
+  changes.add(
+      kPackedSize,
+      both ? difference : fmt::format("{} (rows of {} tokens, were {})", difference, here, before));
+}
+
 bool holds(const CheckpointReader& checkpoint, const std::string& name) {
   const auto& files = checkpoint.files();
   return std::any_of(files.begin(), files.end(),
@@ -159,6 +176,13 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       changes.note(name, difference);
       // They are reported together, with the rows that follow from them.
       if (name == kRunLength || name == kRunLengthInSamples) continue;
+      const bool other_packs =
+          then.dataset.packing.packed_sequence_size != now.dataset.packing.packed_sequence_size;
+      if (name == kRowLength && other_packs) continue;  // follows from the size of packs
+      if (name == kPackedSize) {
+        compare_packs(then, now, difference, changes);
+        continue;
+      }
       if (name == kFurtherLayers && lacks_further_layers(then, now)) {
         changes.refuse(name,
                        fmt::format("{}: {}: the checkpoint has no weights of the new layers; "
@@ -208,7 +232,7 @@ std::vector<std::string> check_resume(const RunSetup& setup,
       const bool later = given == Strictness::assume_ok_unexpected;
       std::vector<TensorKind> kinds{{""}};
       if (with_states) kinds.insert(kinds.end(), states.begin(), states.end());
-      check_fit(tensor_fit(setup.model, checkpoint, kinds, setup.config.peft.resolved),
+      check_fit(tensor_fit(setup.model, checkpoint, kinds, setup.config.peft.resolved, false),
                 "the checkpoint", later ? Strictness::raise_unexpected : given);
     } catch (const Error& error) {
       return error.what();

@@ -8,12 +8,14 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "data/dataset_builder.h"
+#include "data/dataset_files.h"
 #include "data/image_files.h"
 #include "data/score_mask.h"
 #include "data/text_check.h"
 #include "data/token_windows.h"
 #include "data/tokenizer/text_ids.h"
 #include "data/vocabulary_check.h"
+#include "run/check_conversations.h"
 #include "train/run_images.h"
 #include "train/template_warnings.h"
 
@@ -69,9 +71,8 @@ TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
 
 std::shared_ptr<const IndexedDataset> open_conversations(const std::filesystem::path& data) {
   if (!is_data_set(data)) return nullptr;
+  check_dataset_files({data.string()}, "--data");
   auto dataset = std::make_shared<const IndexedDataset>(data);
-  check_mask_files(*dataset);
-  check_image_files(*dataset);
   return has_mask(data.string()) ? std::move(dataset) : nullptr;
 }
 
@@ -86,6 +87,7 @@ EvaluatedConversations evaluated(const IndexedDataset& conversations) {
 
 EvaluationData conversation_data(const IndexedDataset& conversations, const RunSetup& run) {
   check_its_tokenizer(conversations, run);
+  check_conversations(run);
   DatasetBuilder builder(run.config.dataset, run.model.vocabulary, nullptr, run_images(run));
   EvaluationData data{.rows = builder.build(Split::valid, std::nullopt), .conversations = 0};
   for (int64_t i = 0; i < conversations.sequence_count(); ++i) {

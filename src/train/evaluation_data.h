@@ -14,7 +14,7 @@
 namespace viaduct {
 
 /// The tokens of data sets of conversations; null for other data, which are texts. IoError for a
-/// file that is none, and for conversations that have lost their mask.
+/// file that is none, ConfigError for conversations that have lost their mask or a missing .bin.
 std::shared_ptr<const IndexedDataset> open_conversations(const std::filesystem::path& data);
 
 /// What an InferenceRequest has to know about them.
@@ -30,8 +30,8 @@ struct EvaluationData {
 };
 
 /// Each conversation once, scored by its mask, in the rows that training makes of them. `run`: of
-/// prepare_inference with these conversations. ConfigError for ids of another tokenizer, and for
-/// conversations longer than a row.
+/// prepare_inference with these conversations. ConfigError for ids of another tokenizer, for
+/// conversations longer than a row, and where no token is scored.
 EvaluationData conversation_data(const IndexedDataset& conversations, const RunSetup& run);
 
 /// A text file in tokens, or the documents of a data set after one another, in rows that begin

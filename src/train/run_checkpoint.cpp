@@ -151,7 +151,7 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
   for (const OptimizerState& state : states)
     kinds.push_back({state.prefix, state.has, state.shape});
   const ModelConfig& model = engine.model().config();
-  const TensorFit fit = tensor_fit(model, checkpoint, kinds, engine.run().layers.adapters);
+  const TensorFit fit = tensor_fit(model, checkpoint, kinds, engine.run().layers.adapters, false);
   restored.warnings = check_fit(fit, checkpoint.where(), options.strictness);
 
   const bool log =

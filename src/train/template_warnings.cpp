@@ -33,15 +33,20 @@ std::vector<std::string> template_warnings(DatasetBuilder& builder,
   std::vector<std::string> warnings;
   for (const std::string& prefix : dataset_prefixes(builder.config())) {
     const auto record = read_token_record(*builder.open(prefix));
-    if (!record || !record->conversations || !record->conversations->chat_template) continue;
+    if (!record || !record->conversations) continue;
     const auto own = own_template(tokenizer);
-    const uint64_t used = *record->conversations->chat_template;
-    if (own && (own->hash() == used || own->hash_with_all_tokens() == used)) continue;
+    const auto is_other = [&](const std::optional<uint64_t>& used) {
+      return used && !(own && (own->hash() == *used || own->hash_with_all_tokens() == *used));
+    };
+    const auto& used = record->conversations->chat_templates;
+    const auto others = std::ranges::count_if(used, is_other);
+    if (others == 0) continue;
     warnings.push_back(fmt::format(
-        "dataset {}: its conversations were made with another chat template than {}: viaduct chat, "
-        "generate --chat and exports use the model's own, so copy the template to "
+        "dataset {}: {}its conversations were made with another chat template than {}: viaduct "
+        "chat, generate --chat and exports use the model's own, so copy the template to "
         "chat_template.jinja in the model's folder, and make the dataset with that",
-        prefix, own ? "that of " + tokenizer.string() : tokenizer.string() + ", which has none"));
+        prefix, others < std::ssize(used) ? "some of " : "",
+        own ? "that of " + tokenizer.string() : tokenizer.string() + ", which has none"));
   }
   return warnings;
 }
@@ -50,7 +55,9 @@ bool learns_a_template(DatasetBuilder& builder) {
   const std::vector<std::string> conversations = masked_datasets(builder.config()).with;
   return std::ranges::any_of(conversations, [&](const std::string& prefix) {
     const auto record = read_token_record(*builder.open(prefix));
-    return !record || !record->conversations || record->conversations->chat_template.has_value();
+    if (!record || !record->conversations) return true;
+    return std::ranges::any_of(record->conversations->chat_templates,
+                               [](const auto& used) { return used.has_value(); });
   });
 }
 

@@ -1,5 +1,7 @@
 // What a run says at its start about its data and its schedule.
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/model_folder.h"
@@ -45,12 +47,23 @@ void Trainer::note_end_of_schedule() const {
   const int64_t left = batches_.samples_after(total_steps_ - state_.step, state_.consumed_samples) -
                        state_.consumed_samples;
   const int64_t end = state_.schedule_samples + left;
+  const auto& scheduler = config_.scheduler;
+  const auto decay = static_cast<int64_t>(rate.decay_samples);
+  // A decay that follows the run's length counts rows in today's batches.
+  if (decay < end && scheduler.lr_decay_iters == config_.train.train_iters) {
+    log_warning(
+        "the learning rate is optimizer.min_lr = {:.4g} for the last {} rows: its decay takes {}, "
+        "and the run ends after {}; scheduler.lr_decay_samples={} ends both together",
+        rate.minimum_rate, end - std::max(decay, state_.schedule_samples), counted(decay, "row"),
+        end, end);
+    return;
+  }
   const double last = rate.rate(end);
   if (last - rate.minimum_rate <= 0.01 * (rate.maximum_rate - rate.minimum_rate)) return;
   log_warning(
       "the run ends at a learning rate of {:.4g}, not at optimizer.min_lr = {:.4g}: its decay "
       "takes {}, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
-      last, rate.minimum_rate, counted(static_cast<int64_t>(rate.decay_samples), "row"), end);
+      last, rate.minimum_rate, counted(decay, "row"), end);
 }
 
 }  // namespace viaduct

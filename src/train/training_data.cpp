@@ -40,9 +40,10 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
   rows_read_ = training_rows(config, start.step, start.consumed_samples);
   global_batch_size_ = global;
   training_ = builder_->build(Split::train, rows_read_);
-  VIADUCT_CHECK(
-      ConfigError, training_ != nullptr || config.train.skip_train,
-      "dataset: no training data (set dataset.blend, dataset.blend_per_split or dataset.mock)");
+  VIADUCT_CHECK(ConfigError, training_ != nullptr || config.train.skip_train, "{}",
+                config.dataset.blend_per_split
+                    ? "dataset.blend_per_split: its first entry, of training, is null"
+                    : "dataset.split: " + config.dataset.split + " leaves training no data");
   if (training_) {
     shuffles_ = config.dataset.dataloader_type != DataOrder::single;
     training_rows_ = training_sampler(config.dataset, training_->size(), global);

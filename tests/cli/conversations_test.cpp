@@ -212,7 +212,7 @@ TEST_F(ConversationCommands, AModelThatTakesPicturesTrainsOnThem) {
   for (const char* ending : {".idx", ".bin", ".jsonl"})
     std::filesystem::remove(path("out.images") + ending);
   const Result lost = run("eval --model " + path("run") + " --data " + path("out"));
-  EXPECT_EQ(lost.status, 1);
+  EXPECT_EQ(lost.status, 2);
   EXPECT_THAT(lost.err, HasSubstr("its rows have 1 place of a picture"));
   const Result blind = run("train " + settings);
   EXPECT_EQ(blind.status, 2);

@@ -134,6 +134,34 @@ TEST_F(EvalCommand, ConversationsAreScoredByTheirMask) {
   EXPECT_TRUE(json::parse(text.out).at("conversations").is_null());
 }
 
+// As `viaduct train` of the same data.
+TEST_F(EvalCommand, ConversationsWithoutAnythingToLearnAreRefused) {
+  const auto words = [&](const Result& result, const std::string& begin) {
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_EQ(result.out, "");
+    const size_t at = result.err.find(begin);
+    EXPECT_NE(at, std::string::npos) << result.err;
+    return at == std::string::npos ? "" : result.err.substr(at);
+  };
+  const auto expect_same = [&](const std::string& begin) {
+    const std::string data = (model_ / "chat").string();
+    const Result trained = test::run_viaduct(
+        "train train.skip_train=true checkpoint.pretrained_checkpoint=" + model_.path().string() +
+        " 'dataset.blend_per_split=[null,[" + data +
+        "],null]' model.seq_length=64 checkpoint.save=" + (model_ / "run").string());
+    const std::string evaluated = words(run("--sequence-length 64", "chat"), begin);
+    EXPECT_EQ(evaluated, words(trained, begin));
+    // A dry run says the same.
+    EXPECT_EQ(words(run("--sequence-length 64 --dry-run", "chat"), begin), evaluated);
+  };
+  auto conversations = test::conversations_of({8, 9}, 250);
+  for (test::MaskedTokens& one : conversations) one.mask.assign(one.tokens.size(), 0);
+  test::write_conversations(model_ / "chat", conversations);
+  expect_same("no token of the valid split is scored");
+  std::filesystem::remove(model_ / "chat.mask.bin");
+  expect_same("data set " + (model_ / "chat").string() + ": it has a part of a mask, but ");
+}
+
 TEST_F(EvalCommand, ADryRunStartsNothing) {
   std::filesystem::remove(model_ / "model.safetensors");
   const Result result = run("--sequence-length 32 --dry-run --json");

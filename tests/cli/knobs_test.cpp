@@ -65,6 +65,9 @@ TEST(KnobsCommand, PartsOfNamesAndWordsOfHuggingFace) {
                                     {"n_routed_experts", "model.num_moe_experts"},
                                     {"resid_pdrop", "model.hidden_dropout"}})
     EXPECT_THAT(knobs(word).out, HasSubstr(std::string(" (Hugging Face) is ") + field));
+  EXPECT_THAT(knobs("tp_size").out, HasSubstr("is model.tensor_model_parallel_size\n"));
+  EXPECT_THAT(knobs("dropout").out,
+              HasSubstr("also with this in the name: model.hidden_dropout, "));
   // A word of a field's text, where no name has it.
   EXPECT_THAT(knobs("wildcards").out, HasSubstr("peft.target_modules"));
 }

@@ -66,7 +66,17 @@ TEST_F(TrainConversations, PackedRowsAreFewerAndTheFirstIsShown) {
       train("dataset.packed_sequence_size=48 train.train_iters=9 checkpoint.save=" +
             (folder / "run").string());
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("model.seq_length"));
+  EXPECT_THAT(other.err, AllOf(HasSubstr("dataset.packed_sequence_size: was 64, is 48: "),
+                               HasSubstr("dataset.packed_sequence_size] continues anyway"),
+                               Not(HasSubstr("model.seq_length: "))));
+  // Rows of one conversation each are other rows too, which is said where they are as long.
+  const std::string again = " train.train_iters=9 checkpoint.save=" + (folder / "run").string();
+  EXPECT_THAT(train("model.seq_length=48" + again).err,
+              HasSubstr("dataset.packed_sequence_size: was 64, is null (rows of 48 tokens, were "
+                        "64): "));
+  const CommandResult said = train("model.seq_length=64" + again);
+  EXPECT_EQ(said.status, 0) << said.err;
+  EXPECT_THAT(said.err, HasSubstr("warning: dataset.packed_sequence_size: was 64, is null: "));
 }
 
 TEST_F(TrainConversations, RanksTrainOnPackedRows) {

@@ -44,6 +44,8 @@ TEST(Usage, AMisspeltOptionNamesTheRightOne) {
   EXPECT_THAT(train.err, HasSubstr("--dryrun: did you mean --dry-run?"));
   EXPECT_THAT(test::run_viaduct("data tokenize --input x --tokeniser=y --output z").err,
               HasSubstr("--tokeniser: did you mean --tokenizer?"));
+  EXPECT_THAT(test::run_viaduct("report run --output page.html").err,
+              HasSubstr("--output: did you mean --out?"));
 }
 
 TEST(Usage, AWrongNumberNamesTheRange) {

@@ -15,9 +15,7 @@ namespace {
 class ExpertSteps : public ::testing::Test {
  protected:
   OpMachine machine_{
-      CpuIsa::portable, 1, {cpu::add_routing, cpu::add_expert_rows, [](OpTable& t, CpuIsa) {
-                              cpu::add_router_extras(t);
-                            }}};
+      CpuIsa::portable, 1, {cpu::add_routing, cpu::add_expert_rows, cpu::add_router_extras}};
   OpContext context_ = machine_.context();
 };
 

@@ -84,6 +84,7 @@ std::vector<ModelLayout> cases() {
        experts(2, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
                          "sharded"))});
   list.push_back({"glm4_moe", experts(2, layout(2, 1, 2, 1))});
+  list.push_back({"glm4_moe_lite", experts(2, layout(2, 1, 1, 1))});
   list.push_back({"granitemoe", experts(2, layout(2, 1, 1, 1))});
   list.push_back({"hunyuan_v1_moe", experts(2, layout(2, 1, 1, 1))});
   list.push_back({"hunyuan_v1_moe", experts(2, layout(1, 2, 1, 1))});

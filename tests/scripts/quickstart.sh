@@ -64,7 +64,7 @@ JINJA
 VIADUCT_RUNS=$folder/runs $finetune --model "$folder/model" train.train_iters=2 scheduler.lr_warmup_iters=1 validation.eval_interval=2 \
   validation.eval_iters=1 logger.log_interval=1 dist.threads_per_rank=1 checkpoint.save_interval=1 checkpoint.most_recent_k=2 </dev/null 2>&1 |
   tee "$folder/finetune_log"
-expect "$folder/finetune_log" '== the model as it is' '^perplexity' '== three questions' '== conversations to rows' '154 conversations, 154 rows' '== training$' \
+expect "$folder/finetune_log" '== the model as it is' '^perplexity' '== three questions' '== conversations to rows' '200 conversations, 200 rows' '== training$' \
   'packed|rows of 256' 'step 0 \| validation loss' 'step 2 \| validation loss' '== the same text again' '^perplexity' '== the same questions' '== the trained model'
 [[ -f $folder/runs/finetune/model/config.json && -f $folder/runs/finetune/model.gguf ]] || { echo "finetune: no export"; exit 1; }
 [[ -f $folder/runs/finetune/adapter/adapter_model.safetensors ]] || { echo "finetune: no adapter"; exit 1; }

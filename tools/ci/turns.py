@@ -4,7 +4,7 @@ have them all. `./viaduct.sh test` has them always."""
 import re
 
 PARTS = 3
-LONG_SECONDS = 15  # of all cases of a suite; shorter ones are not worth it
+LONG_SECONDS = 10  # of all cases of a suite; shorter ones are not worth it
 
 
 def suite_of(name):

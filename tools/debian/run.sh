@@ -81,6 +81,11 @@ copy_checkout() {
     tar -c --null -T -) | tar -x -C "$system/viaduct"
 }
 
+# What it builds with, for the record.
+versions() {
+  inside bash -c 'for tool in g++ cmake ninja mpirun ld.lld; do printf "%s %s; " "$tool" "$("$tool" --version 2>&1 | grep -oE "[0-9]+(\\.[0-9]+)+" | head -n 1)"; done'
+}
+
 tiny_runs() {
   local viaduct=/viaduct/build/release/viaduct save=/tmp/run
   local settings=(model.family=llama model.num_layers=2 model.hidden_size=32 model.ffn_hidden_size=64 model.num_attention_heads=4
@@ -98,11 +103,10 @@ tiny_runs() {
 unpack_system
 copy_network
 copy_checkout
-if [[ $configure == yes ]]; then
-  say "installing packages and configuring on Debian $version"
-  inside bash -c 'cd /viaduct && ./viaduct.sh build --configure'
-  exit 0
-fi
+say "installing packages and configuring on Debian $version"
+inside bash -c 'cd /viaduct && ./viaduct.sh build --configure'
+say "Debian $(cat "$system/etc/debian_version"): $(versions)"
+[[ $configure == no ]] || exit 0
 say "building on Debian $version"
 inside bash -c 'cd /viaduct && ./viaduct.sh build'
 inside /viaduct/build/release/viaduct --version

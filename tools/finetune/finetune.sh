@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./viaduct.sh finetune: takes a model, teaches it the form of 154 short answers (data/short_answers.jsonl), and shows what changed:
+# ./viaduct.sh finetune: takes a model, teaches it the form of 200 short answers (data/short_answers.jsonl), and shows what changed:
 # perplexity of a text, loss on conversations that it has not seen, and answers to three questions, before and after. Trains an
 # adapter (LoRA), with --full all weights; the result is the adapter for PEFT, and the model with it merged in.
 #

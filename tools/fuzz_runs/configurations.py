@@ -23,12 +23,12 @@ OF_FP64 = {"model.hidden_size": 32, "model.ffn_hidden_size": 32, "train.global_b
 def sizes_of_family(family):
     """Small sizes in place of those that a family brings along."""
     sizes = {}
-    latent = "deepseek" in family or family == "kimi_k2"
+    latent = "deepseek" in family or family in ("kimi_k2", "glm4_moe_lite")
     if "moe" in family or family in ("mixtral", "gpt_oss", "llama4_text", "minimax_m2", "dots1") or latent:
         sizes.update(EXPERTS)
     if latent:
         sizes.update(LATENT)
-    if family in ("deepseek_v3", "kimi_k2"):
+    if family in ("deepseek_v3", "kimi_k2", "glm4_moe_lite"):
         sizes.update(GROUPS)
     if ("_moe" in family and family != "hunyuan_v1_moe") or family in ("dots1", "llama4_text") or latent:
         sizes.update(OWN_WIDTH)

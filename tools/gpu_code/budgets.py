@@ -1,4 +1,4 @@
-"""Budgets of GPU kernels: what the machine code of each may do at most, in a table for each target (budgets/TARGET.tsv)."""
+"""Budgets of GPU kernels: what the machine code of each may do at most, by target (budgets/kernels.tsv)."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,6 +10,7 @@ DYNAMIC = FOLDER / "dynamic_shared.tsv"
 @dataclass
 class Budget:
     kernel: str
+    target: str
     registers: int
     shared: int  # bytes of a block; says, as the registers do, where the blocks come from
     blocks: int  # at least; all others at most
@@ -26,23 +27,30 @@ BOUNDS = {"per_product": "instructions per matrix instruction in a loop", "divis
           "bytes": "loads and stores of one byte in loops", "local": "loads and stores of local memory in loops"}
 
 
-def file_of(target, folder=FOLDER):
-    return Path(folder) / f"{target}.tsv"
+def file_of(folder=FOLDER):
+    return Path(folder) / "kernels.tsv"
 
 
-def read(target, folder=FOLDER):
-    """{kernel: its budget}; None if the target has no table."""
-    file = file_of(target, folder)
+def read_lines(folder):
+    """The lines of the table, without its head; none if there is no table."""
+    file = file_of(folder)
     if not file.exists():
-        return None
+        return []
     head, *lines = file.read_text().splitlines()
     if head != HEAD:
         raise ValueError(f"{file}: the first line is {head!r}, expected {HEAD!r}")
+    return lines
+
+
+def read(target, folder=FOLDER):
+    """{kernel: its budget}; None if the target has none."""
     found = {}
-    for line in lines:
-        name, *values = line.split("\t")
-        found[name] = Budget(name, *(float(v) if field.type in (float, "float") else int(v) for field, v in zip(fields(Budget)[1:], values, strict=True)))
-    return found
+    for line in read_lines(folder):
+        name, of, *values = line.split("\t")
+        if of == target:
+            numbers = (float(v) if field.type in (float, "float") else int(v) for field, v in zip(fields(Budget)[2:], values, strict=True))
+            found[name] = Budget(name, of, *numbers)
+    return found or None
 
 
 def read_dynamic(file=DYNAMIC):
@@ -56,16 +64,17 @@ def is_kept(kernel):
 
 
 def write(target, kernels, folder=FOLDER):
-    """The numbers of `kernels` become the budgets of the target."""
-    rows = [[kernel.name] + [f"{getattr(kernel, field.name):g}" for field in fields(Budget)[1:]] for kernel in kernels if is_kept(kernel)]
-    file_of(target, folder).write_text("\n".join([HEAD, *("\t".join(row) for row in sorted(rows))]) + "\n")
+    """The numbers of `kernels` become the budgets of the target; those of others stay."""
+    rows = [line for line in read_lines(folder) if line.split("\t")[1] != target]
+    rows += ["\t".join([kernel.name, target, *(f"{getattr(kernel, field.name):g}" for field in fields(Budget)[2:])]) for kernel in kernels if is_kept(kernel)]
+    file_of(folder).write_text("\n".join([HEAD, *sorted(rows, key=lambda row: row.split("\t")[:2])]) + "\n")
 
 
 def problems(kernels, target, folder=FOLDER):
     """What is worse than the budgets of the target, and which kernels and budgets have no counterpart; and what is better."""
     budgets = read(target, folder)
     if budgets is None:
-        return [f"{target}: there are no budgets ({file_of(target, folder)})"], []
+        return [f"{target}: there are no budgets ({file_of(folder)})"], []
     worse, better = [], []
     for kernel in filter(is_kept, kernels):
         budget = budgets.pop(kernel.name, None)

@@ -121,6 +121,7 @@ CASES = {
     "deepseek_v3-moonlight": [*LATENT, "q_lora_rank=null", "moe_router_num_groups=1", "moe_router_group_topk=1", "layernorm_epsilon=0.05"],
     "glm4_moe": [*SHARED_EXPERTS, "kv_channels=16"],
     "glm4_moe-norms": [*SHARED_EXPERTS, *GROUPS, "qk_layernorm=true", "rotary_percent=1"],
+    "glm4_moe_lite": [*LATENT, "q_lora_rank=12", "moe_router_num_groups=1", "moe_router_group_topk=1", "layernorm_epsilon=0.05"],
     "dots1": SHARED_EXPERTS,
     "ernie4_5_moe": SHARED_EXPERTS,
     "ernie4_5_moe-not_shared": [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=null", "moe_layer_freq=[1,0]"],

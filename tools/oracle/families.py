@@ -176,8 +176,10 @@ def section(rows):
     ]
 
 
-def store(folder):
+def store(folder, names):
     for name, (config, length) in STORED.items():
+        if names and name not in names:
+            continue
         batch = make(folder / name / "model", config, length, seed=len(name))
         expected = reference(folder / name / "model", batch)
         (folder / name / "model" / "generation_config.json").unlink(missing_ok=True)
@@ -197,7 +199,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     if arguments.store:
-        store(arguments.store)
+        store(arguments.store, arguments.names)
         return 0
     rows, failed = [], 0
     for index, (name, (config, length)) in enumerate(CASES.items()):

@@ -19,6 +19,7 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   config.ignore({"head_dim", "qk_head_dim"});
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
+  model.norm_eps = config.number("rms_norm_eps", defaults.norm_eps);
   // Some files have the number as FP32 holds it.
   if (static_cast<float>(model.norm_eps) == static_cast<float>(kNormEpsilon))
     model.norm_eps = kNormEpsilon;
@@ -28,13 +29,13 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   LatentSizes& latent = model.latent;
   latent.q_rank = config.mentions("q_lora_rank") && !config.has("q_lora_rank")
                       ? 0
-                      : config.integer("q_lora_rank", 1536);
+                      : config.integer("q_lora_rank", defaults.q_rank);
   latent.kv_rank = config.integer("kv_lora_rank", 512);
   VIADUCT_CHECK(ConfigError, latent.kv_rank > 0, "{}: kv_lora_rank {}: expected at least 1",
                 config.where(), latent.kv_rank);
-  latent.plain_dim = config.integer("qk_nope_head_dim", 128);
+  latent.plain_dim = config.integer("qk_nope_head_dim", defaults.plain_dim);
   latent.rotary_dim = config.integer("qk_rope_head_dim", 64);
-  latent.value_dim = config.integer("v_head_dim", 128);
+  latent.value_dim = config.integer("v_head_dim", defaults.value_dim);
   if (model.norm_eps != kNormEpsilon) latent.norm_eps = kNormEpsilon;
   model.qk_norm = true;
   model.head_dim = latent.plain_dim + latent.rotary_dim;

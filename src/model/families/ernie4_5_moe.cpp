@@ -88,6 +88,11 @@ nlohmann::ordered_json write_ernie4_5_moe(const ModelConfig& model) {
       moe.feed_forward > 0 && moe.shared_feed_forward % std::max<int64_t>(1, moe.feed_forward) == 0,
       "moe_shared_expert_intermediate_size", "a multiple of moe_ffn_hidden_size",
       moe.shared_feed_forward);
+  choices.expect(moe.shared_feed_forward <= moe.experts * moe.feed_forward,
+                 "moe_shared_expert_intermediate_size",
+                 fmt::format("at most num_moe_experts · moe_ffn_hidden_size = {} · {}", moe.experts,
+                             moe.feed_forward),
+                 moe.shared_feed_forward);
   choices.expect(!moe.shared_gate, "moe_shared_expert_gate", "false", "true");
   expect_softmax_of_chosen(model, choices);
   const ExpertLayers layers = expert_layers(model);

@@ -34,6 +34,7 @@ namespace viaduct::families {
   family(glm)                          \
   family(glm4)                         \
   family(glm4_moe)                     \
+  family(glm4_moe_lite)                \
   family(gpt2)                         \
   family(gpt_neox)                     \
   family(gpt_oss)                      \
@@ -248,6 +249,8 @@ TensorNames sparse_llama_names();
 struct DeepSeekDefaults {
   int64_t experts = 1, topk = 1, feed_forward = 0, shared_experts = 1, dense_layers = 0;
   double scaling = 1;
+  double norm_eps = 1e-6;  // of layer norms, and what follows of latent attention
+  int64_t q_rank = 1536, plain_dim = 128, value_dim = 128;
 };
 /// Their experts: number, width, the one for all tokens, and the first layers, which are dense.
 /// ConfigError for what is not supported.

@@ -19,7 +19,9 @@ struct PublishedRun {
   bool library_attention = false;
   std::optional<double> attention_share = {}, extra_passes = {};
   double product_repeats = 1;
-  double expert_product_seconds = 0;  // as in PredictionSettings
+  /// Of its host, as in PredictionSettings.
+  double expert_product_seconds = 0;
+  std::optional<double> launch_seconds = {};
 };
 
 /// The whole number that a run's overrides give a field; 0 if they do not.

@@ -121,9 +121,10 @@ class Scorer {
 
   size_t task_of(Cluster cluster, const PublishedRun& run) {
     const std::string key = fmt::format(
-        "{} {} {} {} {} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
+        "{} {} {} {} {} {} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
         run.library_attention, run.attention_share.value_or(0), run.extra_passes.value_or(0),
-        run.product_repeats, run.expert_product_seconds, fmt::join(run.overrides, " "));
+        run.product_repeats, run.expert_product_seconds, run.launch_seconds.value_or(0),
+        fmt::join(run.overrides, " "));
     const auto [at, added] = task_index_.try_emplace(key, tasks_.size());
     if (added)
       tasks_.push_back({.cluster = std::move(cluster), .run = run, .memory_only = of_memory()});
@@ -139,6 +140,7 @@ class Scorer {
       if (task.run.extra_passes) settings.ops.extra_passes = *task.run.extra_passes;
       settings.ops.product_repeats = task.run.product_repeats;
       settings.expert_product_seconds = task.run.expert_product_seconds;
+      if (task.run.launch_seconds) settings.launch_seconds = *task.run.launch_seconds;
       task.capacity = capacity_bytes(task.cluster, settings);
       if (task.memory_only) {
         // Megatron-LM logs the memory of the last rank.

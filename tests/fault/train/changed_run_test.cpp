@@ -75,7 +75,8 @@ TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
               AllOf(HasSubstr("model.ffn_hidden_size: was "), Not(HasSubstr("allow_changes"))));
   // Nor one that needs tensors that the checkpoint lacks, or that have other shapes there.
   for (const char* change :
-       {"model.num_layers=3", "model.add_qkv_bias=true", "model.num_query_groups=2"}) {
+       {"model.num_layers=3", "model.add_qkv_bias=true", "model.num_query_groups=2",
+        "model.share_embeddings_and_output_weights=true"}) {
     EXPECT_THAT(refusal({change}), AllOf(HasSubstr("the checkpoint: "), HasSubstr(" not fit the "),
                                          HasSubstr("start anew with another checkpoint.save"),
                                          Not(HasSubstr("allow_changes"))))

@@ -100,6 +100,12 @@ TEST_F(UnfinishedData, OtherLengthsAndRanksGoOn) {
                     HasSubstr("not at optimizer.min_lr = "),
                     HasSubstr("takes 320 rows, and the "
                               "run ends after 288")));
+  // With smaller ones it is over before the run.
+  const Overrides smaller{"train.global_batch_size=2", "scheduler.lr_warmup_iters=0"};
+  EXPECT_THAT(resume(smaller), AllOf(HasSubstr("for the last 24 rows: its decay takes 40 rows"),
+                                     HasSubstr("scheduler.lr_decay_samples=64")));
+  EXPECT_THAT(resume(smaller + Overrides{"scheduler.lr_decay_samples=64"}),
+              Not(HasSubstr("optimizer.min_lr")));
 }
 
 TEST_F(UnfinishedData, ABlendThatIsTooShortIsRefusedAtTheStart) {

@@ -102,7 +102,8 @@ TEST(ImagesPlan, ATowersStageSendsTheFeatures) {
   EXPECT_EQ(message_bytes(tower(nothing)), once);
   EXPECT_EQ(tower(nothing).trained_parameters, 0);
   // A frozen tower keeps nothing: with as many micro-batches in flight as before.
-  EXPECT_LT(tower(frozen).peak.bytes_by_tag["saved"], tower({}).peak.bytes_by_tag["saved"]);
+  EXPECT_LT(tower(frozen).peak.bytes_by_tag["saved activations"],
+            tower({}).peak.bytes_by_tag["saved activations"]);
   // Rows without room for an image.
   EXPECT_EQ(message_bytes(tower({"model.seq_length=3"})), 0);
   // To two tensor ranks each a half, and of two from each.

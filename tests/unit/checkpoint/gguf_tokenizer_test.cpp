@@ -355,13 +355,34 @@ TEST(GgufTokenizer, TwoIdsEndTexts) {
   EXPECT_THAT(back.special_ids().stop, testing::ElementsAre(1, 2));
 }
 
+// Programs that generate look for them there first.
+TEST(GgufTokenizer, GenerationHasTheIdsThatTheFileNames) {
+  GgufHeadWriter head;
+  head.add_text("tokenizer.ggml.model", "gpt2");
+  head.add_texts("tokenizer.ggml.tokens", {"<s>", "</s>", "<pad>", "<turn>"});
+  head.add_u32("tokenizer.ggml.bos_token_id", 0);
+  head.add_u32("tokenizer.ggml.eos_token_id", 1);
+  head.add_u32("tokenizer.ggml.padding_token_id", 2);
+  const auto ids = [&] {
+    std::vector<std::string> notes;
+    const auto files =
+        tokenizer_of_gguf(parse_gguf(head.head(), "F", GgufContent::head).keys, notes);
+    return nlohmann::json::parse(files.at("generation_config.json"));
+  };
+  EXPECT_EQ(ids(), (nlohmann::json{{"bos_token_id", 0}, {"eos_token_id", 1}, {"pad_token_id", 2}}));
+  head.add_u32("tokenizer.ggml.eot_token_id", 3);
+  EXPECT_EQ(ids().at("eos_token_id"), nlohmann::json({1, 3}));
+}
+
 TEST(GgufTokenizer, SaysWhatItCannotDo) {
   std::vector<std::string> notes;
   const GgufKeys keys = keys_of("spm_unigram", 2000, notes, true);
   EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("neither byte-level BPE nor")));
   EXPECT_EQ(keys.text("tokenizer.ggml.model"), "none");
   notes.clear();
-  EXPECT_TRUE(tokenizer_of_gguf(keys, notes).empty());
+  auto files = tokenizer_of_gguf(keys, notes);
+  files.erase("generation_config.json");  // the ids are known
+  EXPECT_TRUE(files.empty());
   EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("F: has no tokenizer")));
 
   GgufHeadWriter head;

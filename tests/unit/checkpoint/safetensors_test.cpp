@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -38,6 +39,14 @@ void expect_refused(const std::string& content, const std::string& reason) {
   EXPECT_THAT(([&] { SafetensorsFile::from_memory(content, "F"); }),
               ThrowsMessage<IoError>(testing::AllOf(testing::StartsWith("F: "), HasSubstr(reason))))
       << content;
+}
+
+/// Bytes of mapped files in this process's memory.
+int64_t resident_of_files() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssFile:")) return std::stoll(line.substr(8)) * 1024;
+  return 0;
 }
 
 TEST(Safetensors, ReadsAFileOfTheReference) {
@@ -273,6 +282,25 @@ TEST(SafetensorsWriter, WrongTensorsAndNamesLeaveNothingBehind) {
                IoError);
   EXPECT_THROW(write_safetensors(folder / "x", {{"__metadata__", DType::u8, {2}}}, get), IoError);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// A model that fits memory once must not be there twice while it is read.
+TEST(Safetensors, PagesThatWereReadLeaveTheProcess) {
+  constexpr int64_t kBytes = int64_t{16} << 20;
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "model.safetensors", std::ios::binary) << file_with(
+      R"({"w":{"dtype":"F32","shape":[4096,1024],"data_offsets":[0,16777216]}})", kBytes);
+  const SafetensorsFolder source(folder.path());
+  std::vector<std::byte> copied(kBytes);
+  const int64_t before = resident_of_files();
+  source.read_into("w", whole_piece(whole_box({4096, 1024})), copied.data());
+  EXPECT_LT(resident_of_files() - before, kBytes / 4);
+  const Tensor view = source.tensor("w");
+  std::memcpy(copied.data(), view.raw(), kBytes);
+  EXPECT_GT(resident_of_files() - before, kBytes / 2);
+  source.check_read();
+  EXPECT_LT(resident_of_files() - before, kBytes / 4);
+  EXPECT_EQ(view.data<float>()[4096 * 1024 - 1], 0);  // comes back
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST_F(ChatFiles, BecomeRowsWithAMask) {
   ASSERT_TRUE(record && record->conversations);
   EXPECT_EQ(record->separator, -1);
   EXPECT_EQ(record->conversations->train_on, "assistant");
-  EXPECT_EQ(record->conversations->chat_template, renderer_.hash());
+  EXPECT_THAT(record->conversations->chat_templates, ElementsAre(renderer_.hash()));
   EXPECT_EQ(record->conversations->scored, 6);
 }
 
@@ -159,7 +159,7 @@ TEST_F(ChatFiles, AreMergedWithTheirMasks) {
   const auto record = read_token_record(IndexedDataset(merged));
   ASSERT_TRUE(record && record->conversations);
   EXPECT_EQ(record->conversations->scored, 3 + 3 + 2);
-  EXPECT_EQ(record->conversations->chat_template, renderer_.hash());
+  EXPECT_THAT(record->conversations->chat_templates, ElementsAre(renderer_.hash()));
   EXPECT_TRUE(record->vocabulary);
   // Plain text has no place among them, and leaves no mask behind.
   IndexedDatasetWriter plain(folder_ / "plain", TokenType::uint16);
@@ -174,6 +174,37 @@ TEST_F(ChatFiles, AreMergedWithTheirMasks) {
   merge_indexed_datasets({folder_ / "plain"}, merged);
   EXPECT_FALSE(has_mask(merged.string()));
   EXPECT_NO_THROW(check_mask_files(IndexedDataset(merged)));
+}
+
+TEST_F(ChatFiles, OfOtherTemplatesAreMergedWithAWarningAndAllOfThem) {
+  const auto of = [&](const char* name, std::optional<uint64_t> used) {
+    settings_.output = folder_ / name;
+    convert(chat("Hi", "Yo"));
+    const IndexedDataset made(settings_.output);
+    TokenRecord record = read_token_record(made).value();
+    record.conversations->chat_templates = {used};
+    write_token_record(made.prefix(), record);
+    return std::filesystem::path(made.prefix());
+  };
+  const auto one = of("one", 0xa1), two = of("two", 0xb2), none = of("none", std::nullopt);
+  const auto merge = [&](const std::vector<std::filesystem::path>& parts, const char* name) {
+    testing::internal::CaptureStderr();
+    merge_indexed_datasets(parts, folder_ / name);
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto templates_of = [&](const char* name) {
+    return read_token_record(IndexedDataset(folder_ / name)).value().conversations->chat_templates;
+  };
+  EXPECT_THAT(merge({one, two}, "both"),
+              testing::AllOf(HasSubstr(one.string()), HasSubstr(two.string()),
+                             HasSubstr("00000000000000a1 beside 00000000000000b2")));
+  EXPECT_THAT(templates_of("both"), ElementsAre(0xa1u, 0xb2u));
+  EXPECT_THAT(merge({folder_ / "both", two, none}, "all"),
+              testing::AllOf(HasSubstr(two.string()), HasSubstr(none.string()),
+                             HasSubstr("00000000000000a1, 00000000000000b2 beside none")));
+  EXPECT_THAT(templates_of("all"), ElementsAre(0xa1u, 0xb2u, std::nullopt));
+  EXPECT_THAT(merge({none, none}, "plain"), testing::Not(HasSubstr("template")));
+  EXPECT_THAT(templates_of("plain"), ElementsAre(std::nullopt));
 }
 
 TEST_F(ChatFiles, WithInvalidLinesAreRefusedWithCounts) {

@@ -1,5 +1,6 @@
 #include "data/dataset_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -62,6 +63,23 @@ TEST(Blend, ReadsPrefixesWithAndWithoutWeights) {
   EXPECT_THROW(parse_blend({"1", "a", "b", "c"}), ConfigError);
   EXPECT_THROW(parse_blend({"0", "a", "1", "b"}), ConfigError);
   EXPECT_THROW(parse_blend({}), ConfigError);
+}
+
+// Messages name the field that is to be changed.
+TEST(Blend, IsNamedWhereItIsWrong) {
+  DatasetConfig config;
+  config.sequence_length = 4;
+  config.blend = std::vector<std::string>{};
+  EXPECT_THAT(dataset_config_problems(config),
+              testing::ElementsAre(testing::StartsWith("dataset.blend: expected prefixes")));
+  config.blend = {"1", "a", "b", "c"};
+  EXPECT_THAT(dataset_config_problems(config),
+              testing::ElementsAre(testing::StartsWith("dataset.blend: 1 of 2 data sets")));
+  config.blend_per_split = {*config.blend, std::nullopt, std::nullopt};
+  config.blend.reset();
+  EXPECT_THAT(
+      dataset_config_problems(config),
+      testing::ElementsAre(testing::StartsWith("dataset.blend_per_split: 1 of 2 data sets")));
 }
 
 TEST(Vocabulary, DataLargerThanTheModelIsRefusedWithBothNumbers) {

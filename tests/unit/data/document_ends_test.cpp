@@ -99,7 +99,19 @@ TEST_F(DocumentEnds, MergedDataKeepTheirSeparator) {
   EXPECT_EQ(both->separator, 9);
   EXPECT_EQ(both->inner_separators, 1);
   record(b, 8);
+  testing::internal::CaptureStderr();
   EXPECT_FALSE(merged("other")) << "no token ends the documents of both";
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("documents of " + a + " end with token 9"),
+                    HasSubstr("those of " + b + " with token 8")));
+}
+
+// Data of another program have no record.
+TEST_F(DocumentEnds, ATokenThatEndsNothingIsSaid) {
+  const std::string other = write("other", {{1, 7, 9}, {3, 9}});
+  EXPECT_THAT(warnings(config({other}, 9)), IsEmpty());
+  EXPECT_THAT(warnings(config({other}, 8)),
+              ElementsAre(HasSubstr("none of its first 2 documents ends with dataset.eod_id = 8")));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -23,7 +24,9 @@ TEST(Split, ParsesWeightsIntoConsecutiveRanges) {
   EXPECT_EQ(split_range(*parse_split("1,1,0")[0], 5).end, 2);
   EXPECT_EQ(split_range(*parse_split("1,1,0")[0], 7).end, 4);
   for (const char* bad : {"", "a", "1,,2", "1,2,3,4", "0,0,0", "-1,2", "1e999"})
-    EXPECT_THROW(parse_split(bad), ConfigError) << bad;
+    EXPECT_THAT([&] { parse_split(bad); },
+                testing::ThrowsMessage<ConfigError>(testing::HasSubstr("dataset.split: ")))
+        << bad;
   EXPECT_EQ(parse_split_name("valid"), Split::valid);
   EXPECT_THROW(parse_split_name("dev"), ConfigError);
 }

@@ -54,6 +54,16 @@ TEST(ExpertFamilies, ErnieHasExpertsFromALayerToAnotherInEveryNth) {
               testing::ThrowsMessage<ConfigError>(HasSubstr("model.moe_layer_freq")));
 }
 
+// What config.json cannot say is refused by the field's name, not by that of the file.
+TEST(ExpertFamilies, ErnieSharesAtMostAsManyExpertsAsItRoutes) {
+  ModelConfig model = read_small("ernie4_5_moe", "");
+  model.moe.shared_feed_forward = (model.moe.experts + 1) * model.moe.feed_forward;
+  EXPECT_THAT([&] { write_hf_config(model); },
+              testing::ThrowsMessage<ConfigError>(
+                  HasSubstr("model.moe_shared_expert_intermediate_size: family ernie4_5_moe has at "
+                            "most num_moe_experts")));
+}
+
 TEST(ExpertFamilies, ErnieChoosesByProbabilitiesPlusABias) {
   const ModelConfig model = read_small("ernie4_5_moe", R"("moe_num_shared_experts": 0)");
   EXPECT_TRUE(model.moe.load_bias);
@@ -178,6 +188,35 @@ TEST(ExpertFamilies, GlmHasDeepSeeksExpertsAndItsOwnAttention) {
   EXPECT_EQ(read_small("glm4_moe", R"("num_nextn_predict_layers": 1)").mtp_layers, 1);
   EXPECT_TRUE(read_small("glm4_moe", R"("use_qk_norm": true)").qk_norm);
   EXPECT_THAT(refused("glm4_moe", R"("num_experts_per_tok": 1)"), HasSubstr("norm_topk_prob true"));
+}
+
+TEST(ExpertFamilies, GlmsLatentModelListsItsDenseLayersFirst) {
+  const ModelConfig model = read_small("glm4_moe_lite", "");
+  EXPECT_EQ(model.latent.q_rank, 768);
+  EXPECT_EQ(model.latent.plain_dim, 192);
+  EXPECT_EQ(model.latent.value_dim, 256);
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  EXPECT_EQ(model.latent.norm_eps, 1e-6);
+  EXPECT_EQ(model.moe.routing.scaling, 1.8);
+  EXPECT_THAT(model.moe.layers, ElementsAre(0, 1, 1, 1, 1, 1));
+  const std::string two = R"("mlp_layer_types": ["dense", "dense", "sparse", "sparse", "sparse",
+    "sparse"])";
+  const ModelConfig listed = read_small("glm4_moe_lite", two);
+  EXPECT_THAT(listed.moe.layers, ElementsAre(0, 0, 1, 1, 1, 1));
+  const Json written = Json::parse(write_hf_config(listed));
+  EXPECT_EQ(written.at("mlp_layer_types"), Json::parse("{" + two + "}").at("mlp_layer_types"));
+  EXPECT_EQ(written.at("first_k_dense_replace"), 2);
+  EXPECT_FALSE(written.contains("viaduct_fields")) << written;
+  EXPECT_EQ(write_hf_config(read_hf_config(written.dump(), "again")), write_hf_config(listed));
+  EXPECT_THAT(refused("glm4_moe_lite", R"("first_k_dense_replace": 2)"),
+              HasSubstr("first_k_dense_replace 2 is not supported (supported: 1)"));
+  EXPECT_THAT(refused("glm4_moe_lite", two + R"(, "first_k_dense_replace": 1)"),
+              HasSubstr("(supported: 2)"));
+  EXPECT_THAT(refused("glm4_moe_lite", R"("mlp_layer_types": ["sparse"])"),
+              HasSubstr("mlp_layer_types has 1 entry for 6 layers"));
+  EXPECT_THAT(refused("glm4_moe_lite", R"("mlp_layer_types": ["dense", "sparse", "dense",
+    "sparse", "sparse", "sparse"])"),
+              HasSubstr("mlp_layer_types: dense in layer 2 is not supported"));
 }
 
 TEST(ExpertFamilies, DotsHasWindowsFromALayerOnUnlessTheyAreListed) {

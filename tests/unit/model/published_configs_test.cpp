@@ -35,6 +35,7 @@ const std::map<std::string, int64_t>& published() {
       {"GLM-4-9B-0414", 9'400'279'040},
       {"GLM-4.5", 356'785'898'816},  // with its layer of multi-token prediction, as the next one
       {"GLM-4.5-Air", 109'227'310'848},
+      {"GLM-4.7-Flash", 30'587'100'096},  // as above
       {"Hunyuan-0.5B-Instruct", 539'010'048},
       {"Hunyuan-A13B-Instruct", 80'393'183'232},
       {"Kimi-K2-Instruct", 1'026'408'232'448},

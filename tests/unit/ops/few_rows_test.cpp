@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, FewRows, testing::ValuesIn(test::testable_isas()),
 // Depths: less than a vector, whole steps, several sums and visits, each also with a remainder.
 TEST_P(FewRows, AreRowsOfManyRows) {
   for (const DType dtype : test::kKernelDTypes) {
-    for (const int64_t depth : {1, 31, 64, 576, 845, 1700}) {
+    for (const int64_t depth : {1, 8, 31, 64, 576, 845, 1700}) {
       for (const int64_t columns : {1, 24, 130}) {
         SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << columns << " x " << depth);
         const Tensor a = random_strided(dtype, {kMany, depth}, 5, 1);
@@ -72,7 +72,7 @@ TEST_P(FewRows, AreRowsOfManyRows) {
 TEST_P(FewRows, ReadPackedWeights) {
   if (!reads_packed_weights(context_.ops, DType::bf16)) GTEST_SKIP() << "packs nothing";
   for (const GemmForm form : {GemmForm::forward, GemmForm::data_gradient}) {
-    for (const int64_t depth : {31, 576, 1700}) {
+    for (const int64_t depth : {7, 16, 31, 49, 576, 1700}) {
       for (const int64_t columns : {24, 130}) {
         SCOPED_TRACE(testing::Message() << columns << " x " << depth);
         const bool forward = form == GemmForm::forward;

@@ -80,9 +80,7 @@ class LoadQuantileTest : public testing::Test {
     return out;
   }
 
-  OpMachine machine_{test::testable_isas().back(),
-                     3,
-                     {[](OpTable& t, CpuIsa) { cpu::add_load_quantile(t); }, cpu::add_routing}};
+  OpMachine machine_{test::testable_isas().back(), 3, {cpu::add_load_quantile, cpu::add_routing}};
   OpContext context_ = machine_.context();
 };
 
@@ -196,8 +194,7 @@ TEST_F(LoadQuantileTest, IsTheSameInAnyOrderAndOnAnyNumberOfThreads) {
   const Tensor parts = counted(logits.slice(0, 900, kTokens - 900), bias, 2);
   count_margins(context_, {logits.slice(0, 0, 900), bias, parts, 2});
   EXPECT_EQ(values(parts), values(whole));
-  OpMachine single{
-      test::testable_isas().back(), 1, {[](OpTable& t, CpuIsa) { cpu::add_load_quantile(t); }}};
+  OpMachine single{test::testable_isas().back(), 1, {cpu::add_load_quantile}};
   OpContext context = single.context();
   const Tensor other = host_tensor(DType::i64, whole.shape());
   set_values(other, std::vector<double>(static_cast<size_t>(other.elements()), 0));

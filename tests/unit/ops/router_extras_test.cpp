@@ -32,8 +32,7 @@ using testing::ThrowsMessage;
 
 class RouterExtras : public testing::Test {
  protected:
-  OpMachine machine_{
-      test::testable_isas().back(), 3, {[](OpTable& t, CpuIsa) { cpu::add_router_extras(t); }}};
+  OpMachine machine_{test::testable_isas().back(), 3, {cpu::add_router_extras}};
   OpContext context_ = machine_.context();
 };
 

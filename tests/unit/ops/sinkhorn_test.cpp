@@ -80,9 +80,7 @@ class SinkhornTest : public testing::Test {
     return bias;
   }
 
-  OpMachine machine_{test::testable_isas().back(),
-                     3,
-                     {[](OpTable& t, CpuIsa) { cpu::add_sinkhorn(t); }, cpu::add_routing}};
+  OpMachine machine_{test::testable_isas().back(), 3, {cpu::add_sinkhorn, cpu::add_routing}};
   OpContext context_ = machine_.context();
 };
 
@@ -132,8 +130,7 @@ TEST_F(SinkhornTest, ChoicesByItAreThoseOfTheScaledMatrixAndBalanced) {
 
 TEST_F(SinkhornTest, HasTheSameBitsWithOneThread) {
   const Tensor logits = skewed_logits();
-  OpMachine single{
-      test::testable_isas().back(), 1, {[](OpTable& t, CpuIsa) { cpu::add_sinkhorn(t); }}};
+  OpMachine single{test::testable_isas().back(), 1, {cpu::add_sinkhorn}};
   OpContext context = single.context();
   const Tensor bias = host_tensor(DType::f32, {kExperts});
   sinkhorn_bias(context, {logits, bias});

@@ -133,6 +133,25 @@ TEST(Score, HostsOfOtherTrainersLaunchTheProductsOfEachExpertUnlessTheStepIsCapt
   EXPECT_EQ(seconds("NeMo Automodel (PyTorch DTensor)", ""), 0);
 }
 
+/// TransformerEngine issue 2053: a product of one kernel on a Xeon's host and on Grace's.
+TEST(Score, HostsThatRunPyTorchOpByOpTakeLongerForEachLaunch) {
+  const auto seconds = [&](const std::string& framework, const std::string& hardware,
+                           const std::string& notes) {
+    const CsvTable table = parse_csv(
+        "id,framework,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,"
+        "tp,pp,notes,tokens_per_sec_per_gpu\nh," +
+            framework + "," + hardware + ",8,mpt-125m,bf16,64,1,2048,1,1," + notes + ",1000\n",
+        "t.csv");
+    return published_run(PublishedRow(table, table.rows[0])).launch_seconds;
+  };
+  EXPECT_EQ(seconds("Megatron-Bridge 26.02", "H100-SXM", ""), 13.48e-6);
+  EXPECT_EQ(seconds("Megatron-Bridge 26.02", "GB200", ""), 37.08e-6);
+  EXPECT_EQ(seconds("llm-foundry", "H100-SXM", ""), 13.48e-6);
+  EXPECT_EQ(seconds("NeMo Automodel", "H100-SXM", "torch.compile"), std::nullopt);
+  EXPECT_EQ(seconds("MaxText", "H100-SXM", ""), std::nullopt);
+  EXPECT_EQ(seconds("llmq", "H100-SXM", ""), std::nullopt);
+}
+
 TEST(Score, StepsOfFewOrUnevenRoundsAreNotShortened) {
   EXPECT_FALSE(LongStep(20, 4).is_shortened());
   EXPECT_FALSE(LongStep(41, 4).is_shortened());

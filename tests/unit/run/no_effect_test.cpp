@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "data/indexed_dataset_writer.h"
 #include "run/no_effect_rules.h"
 #include "run/resolved_run.h"
 #include "support/temporary_folder.h"
@@ -142,6 +143,36 @@ TEST(NoEffect, RotaryScalingBehindTheLongestRow) {
   EXPECT_THAT(notes({"model.family=hunyuan_v1_dense",
                      "model.rope_scaling={rope_type: dynamic, factor: 1.0, alpha: 50.0}"}),
               Not(Contains(HasSubstr("model.rope_scaling"))));
+}
+
+TEST(NoEffect, AFactorThatBeginsBehindTheLongestRow) {
+  EXPECT_THAT(notes({"model.seq_length=32", "model.attention_temperature_scale=0.1"}),
+              ElementsAre("model.attention_temperature_scale has no effect here: rows of 32 tokens "
+                          "end before its first step, at 32"));
+  EXPECT_THAT(notes({"model.seq_length=32", "model.attention_temperature_scale=0.1",
+                     "model.attention_temperature_length=31"}),
+              IsEmpty());
+}
+
+TEST(NoEffect, EvaluationsWithoutData) {
+  const TemporaryFolder folder;
+  const std::string data = (folder / "a").string();
+  IndexedDatasetWriter writer(data, TokenType::uint16);
+  writer.add_document(std::vector<int32_t>(100, 9));
+  writer.finish();
+  const auto said = [](const Overrides& more) {
+    return notes(Overrides{"dataset.mock=false", "validation.eval_iters=2"} + more);
+  };
+  const Overrides all{"dataset.blend=[" + data + "]", "dataset.split=1"};
+  EXPECT_THAT(said(all), Contains("validation.eval_iters has no effect here: dataset.split = 1 "
+                                  "leaves validation no data"));
+  EXPECT_THAT(said({"dataset.blend_per_split=[[" + data + "], null, [" + data + "]]"}),
+              Contains("validation.eval_iters has no effect here: dataset.blend_per_split has no "
+                       "data sets for validation"));
+  EXPECT_THAT(
+      said(all + Overrides{"validation.eval_interval=3"}),
+      Contains(HasSubstr("validation.eval_interval, validation.eval_iters have no effect")));
+  EXPECT_THAT(said(all + Overrides{"dataset.split=9,1"}), Not(Contains(HasSubstr("validation."))));
 }
 
 TEST(NoEffect, PartsOfSwitchesThatAreOff) {

@@ -132,6 +132,50 @@ TEST(Setup, RotaryPairsAreAMatterOfTheModel) {
               ThrowsMessage<ConfigError>(HasSubstr("trained with pairs of halves")));
 }
 
+TEST(Setup, AHeadIsNotDropped) {
+  const std::string tied = "model.share_embeddings_and_output_weights=true";
+  const auto weights = [](const char* model) {
+    return "checkpoint.pretrained_checkpoint=" +
+           test::test_data("golden/" + std::string(model) + "/model").string();
+  };
+  EXPECT_TRUE(
+      prepared({weights("llama_tied"), tied, "dataset.mock=true"}, {}).model.tied_embeddings);
+  EXPECT_THAT(
+      [&] {
+        prepared({weights("llama"), tied, "dataset.mock=true"}, {});
+      },
+      ThrowsMessage<ConfigError>(
+          HasSubstr("model.share_embeddings_and_output_weights: true, but the weights")));
+}
+
+// What the weights cannot be is known before the ranks start, by the names of the settings.
+TEST(Setup, SettingsThatDoNotFitTheWeightsAreNamed) {
+  const std::string from =
+      "checkpoint.pretrained_checkpoint=" + test::test_data("golden/llama/model").string();
+  EXPECT_NO_THROW(prepared({from, "dataset.mock=true", "model.attention_dropout=0.1"}, {}));
+  for (const char* change :
+       {"model.num_layers=1", "model.add_qkv_bias=true", "model.family=phi3"}) {
+    const std::string name(change, std::string_view(change).find('='));
+    EXPECT_THAT(
+        [&] {
+          prepared({from, "dataset.mock=true", change}, {});
+        },
+        ThrowsMessage<ConfigError>(testing::AllOf(
+            HasSubstr("checkpoint.pretrained_checkpoint: with " + name + " the model"),
+            HasSubstr("not fit the configuration"))))
+        << change;
+  }
+}
+
+TEST(Setup, PositionsAreCounted) {
+  EXPECT_THAT(
+      [&] {
+        prepared({"model.vocab_size=100", "model.max_position_embeddings=1"});
+      },
+      ThrowsMessage<ConfigError>(
+          HasSubstr("model.seq_length: 32 is longer than the 1 position that the model allows")));
+}
+
 TEST(Setup, WeightsKeepTheOrderOfTheirPairs) {
   const std::string from =
       "checkpoint.pretrained_checkpoint=" + test::test_data("golden/llama/model").string();

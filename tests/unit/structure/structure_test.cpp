@@ -154,7 +154,8 @@ TEST(Structure, KernelFilesArePortable) {
   }
 }
 
-// Kernels of x86 that another processor does not have: without an entry there, nothing links on it.
+// Kernels of x86 that another processor does not have, beside those of VIADUCT_KERNELS
+// (ops/cpu/kernel_sets.h): without an entry there, nothing links on it.
 TEST(Structure, OtherProcessorsLinkWithoutKernelsOfX86) {
   // Without the names of headers.
   const std::string absent = std::regex_replace(
@@ -173,7 +174,7 @@ TEST(Structure, OtherProcessorsLinkWithoutKernelsOfX86) {
             << shown(file) << ": " << (*at)[1] << " is not in src/ops/cpu/x86_absent.cpp";
     }
   }
-  EXPECT_GT(tables, 40);
+  EXPECT_GE(tables, 3);
 }
 
 TEST(Structure, HeavyHeadersStayOutOfHeaders) {

@@ -163,7 +163,10 @@ TEST_F(ConversationEvaluations, RefuseWhatDoesNotFit) {
   for (MaskedTokens& one : conversations) one.mask.assign(one.tokens.size(), 0);
   TextEvaluationRequest unscored = request();
   unscored.data = write_conversations(folder / "unscored", conversations);
-  EXPECT_THAT([&] { score_of(unscored); }, ThrowsMessage<IoError>(HasSubstr("no token")));
+  EXPECT_THAT([&] { prepare_text_evaluation(unscored); },
+              ThrowsMessage<ConfigError>(HasSubstr("no token of the valid split is scored")));
+  unscored.inference.overrides.emplace_back("dataset.answer_only_loss=false");
+  EXPECT_NO_THROW(prepare_text_evaluation(unscored));
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ TEST(LearnsATemplate, AsTheRecordsOfConversationsSay) {
   EXPECT_TRUE(learns({plain, unknown}));
   write_token_record(
       texts, {.largest_token = 63,
-              .conversations = ConversationRecord{.train_on = "assistant", .chat_template = 7}});
+              .conversations = ConversationRecord{.train_on = "assistant", .chat_templates = {7}}});
   EXPECT_TRUE(learns({texts}));
 }
 

@@ -31,22 +31,25 @@ TEST(TemplateWarnings, NameDataSetsOfAnotherTemplate) {
         test::write_conversations(folder / name, test::conversations_of({8, 9})));
     write_token_record(config.blend->back(), {.conversations = std::move(record)});
   };
-  add("same", ConversationRecord{.train_on = "assistant", .chat_template = own->hash()});
+  add("same", ConversationRecord{.train_on = "assistant", .chat_templates = {own->hash()}});
   add("older",
-      ConversationRecord{.train_on = "assistant", .chat_template = own->hash_with_all_tokens()});
-  add("other", ConversationRecord{.train_on = "assistant", .chat_template = own->hash() + 1});
+      ConversationRecord{.train_on = "assistant", .chat_templates = {own->hash_with_all_tokens()}});
+  add("other", ConversationRecord{.train_on = "assistant", .chat_templates = {own->hash() + 1}});
+  add("merged", ConversationRecord{.train_on = "assistant", .chat_templates = {own->hash(), 7}});
   add("without", ConversationRecord{.train_on = "assistant"});
   add("unknown", std::nullopt);
   config.sequence_length = 16;
   DatasetBuilder builder(config, 64);
   EXPECT_THAT(template_warnings(builder, folder / "model"),
               ElementsAre(HasSubstr("other: its conversations were made with another chat "
-                                    "template than that of")));
+                                    "template than that of"),
+                          HasSubstr("merged: some of its conversations were made with another "
+                                    "chat template than that of")));
 
   std::filesystem::remove(folder / "model/tokenizer_config.json");
-  EXPECT_THAT(
-      template_warnings(builder, folder / "model"),
-      ElementsAre(HasSubstr("model, which has none"), HasSubstr("older: "), HasSubstr("other: ")));
+  EXPECT_THAT(template_warnings(builder, folder / "model"),
+              ElementsAre(HasSubstr("model, which has none"), HasSubstr("older: "),
+                          HasSubstr("other: "), HasSubstr("merged: its conversations")));
   config.blend->resize(1);
   test::write_chat_model(folder / "model", test::kChatMl);
   DatasetBuilder alone(config, 64);

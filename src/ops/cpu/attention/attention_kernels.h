@@ -6,6 +6,7 @@
 // are kept transposed, keys down and rows across the vector lanes: maxima and sums of a softmax are
 // then plain vector operations, and keys and values are read as scalars, without packing.
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
@@ -97,14 +98,6 @@ inline int64_t attention_backward_scratch(int64_t width, int64_t value_width) {
 /// Fills the entries of delta and merge.
 void add_attention_rows(OpTable& table, CpuIsa isa);
 
-namespace portable {
-extern const AttentionKernels attention_kernels;
-}
-namespace avx2 {
-extern const AttentionKernels attention_kernels;
-}
-namespace avx512 {
-extern const AttentionKernels attention_kernels;
-}
+VIADUCT_KERNELS(AttentionKernels, attention_kernels)
 
 }  // namespace viaduct::cpu

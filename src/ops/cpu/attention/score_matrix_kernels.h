@@ -1,6 +1,7 @@
 #pragma once
 // Types of the kernels of a score matrix for an instruction set.
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 #include "ops/score_matrix.h"
 
@@ -60,14 +61,6 @@ inline int64_t score_scratch(int64_t width) {
   return (2 * kScoreBlock + kScoreKeys) * width;
 }
 
-namespace portable {
-extern const ScoreKernels score_kernels;
-}
-namespace avx2 {
-extern const ScoreKernels score_kernels;
-}
-namespace avx512 {
-extern const ScoreKernels score_kernels;
-}
+VIADUCT_KERNELS(ScoreKernels, score_kernels)
 
 }  // namespace viaduct::cpu

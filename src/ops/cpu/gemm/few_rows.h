@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/tiles/tiles.h"
 
 namespace viaduct::cpu {
@@ -51,15 +52,7 @@ struct FewRowsKernelsOf {
   void (*product)(const FewRowsProductOf<Element>& product);
 };
 
-namespace portable {
-const FewRowsKernelsOf<float>& few_rows_kernels();
-}
-namespace avx2 {
-const FewRowsKernelsOf<float>& few_rows_kernels();
-}
-namespace avx512 {
-const FewRowsKernelsOf<float>& few_rows_kernels();
-}
+VIADUCT_KERNELS_FUNCTION(FewRowsKernelsOf<float>, few_rows_kernels)
 namespace avx512_bf16 {
 const FewRowsKernelsOf<bfloat16>& few_rows_kernels();
 }

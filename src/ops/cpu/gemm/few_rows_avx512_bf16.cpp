@@ -16,24 +16,29 @@ void tile_strips_block(const FewRowsProductOf<bfloat16>& p, const bfloat16* b, f
     }
     const auto* a = reinterpret_cast<const char*>(p.a + begin * kTileDepth);
     const auto* tiles = reinterpret_cast<const char*>(b + begin * kTileElements);
-    for (int64_t step = begin; step < end; ++step, a += kLine, tiles += kTileElements * 2) {
+    const auto add_unit = [&](int unit) __attribute__((always_inline)) {
+      Units row[kStrips];
 #pragma GCC unroll 4
-      for (int unit = 0; unit < 16; ++unit) {
-        Units row[kStrips];
-#pragma GCC unroll 4
-        for (int j = 0; j < kStrips; ++j) {
-          const char* const from = tiles + j * p.b_stride * 2 + unit * kLine;
-          _mm_prefetch(from + kAheadInTiles, _MM_HINT_T1);
-          row[j] = load_units(from);
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < kRows; ++i) {
-          const Units spread = spread_unit(a + i * a_stride * 2 + unit * 4);
-#pragma GCC unroll 4
-          for (int j = 0; j < kStrips; ++j) sums[i][j] = Pairs::add(sums[i][j], spread, row[j]);
-        }
+      for (int j = 0; j < kStrips; ++j) {
+        const char* const from = tiles + j * p.b_stride * 2 + unit * kLine;
+        _mm_prefetch(from + kAheadInTiles, _MM_HINT_T1);
+        row[j] = load_units(from);
       }
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        const Units spread = spread_unit(a + i * a_stride * 2 + unit * 4);
+#pragma GCC unroll 4
+        for (int j = 0; j < kStrips; ++j) sums[i][j] = Pairs::add(sums[i][j], spread, row[j]);
+      }
+    };
+    const int64_t full = p.depth / kTileDepth, whole = full < end ? full : end;
+    for (int64_t step = begin; step < whole; ++step, a += kLine, tiles += kTileElements * 2) {
+#pragma GCC unroll 4
+      for (int unit = 0; unit < 16; ++unit) add_unit(unit);
     }
+    // Of a tile that is not full its zeros are not read: with a factor of low rank most of it.
+    const int units = whole < end ? static_cast<int>((p.depth % kTileDepth + 1) / 2) : 0;
+    for (int unit = 0; unit < units; ++unit) add_unit(unit);
     add_to_c<kRows, kStrips>(sums, c, p.c_stride, begin == 0);
   });
 }

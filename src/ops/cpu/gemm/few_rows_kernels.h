@@ -57,12 +57,8 @@ struct SquareRows {
       load_from(from + k, stride, square);
     } else {
       // No reads beyond the end of the matrix.
-      alignas(64) T edge[kLanes * kDepth];
-      memset(edge, 0, sizeof edge);
       const int64_t count = depth - k < kDepth ? depth - k : kDepth;
-      for (int64_t i = 0; i < rows && count > 0; ++i)
-        memcpy(edge + i * kDepth, from + i * stride + k, static_cast<size_t>(count) * sizeof(T));
-      load_from(edge, kDepth, square);
+      load_edge(k, count, square);
     }
     transpose(square);
   }
@@ -76,6 +72,21 @@ struct SquareRows {
       } else {
         square[i] = as_units(load(rows + i * stride));
       }
+    }
+  }
+  /// `count` elements of the existing rows; zeros elsewhere.
+  void load_edge(int64_t k, int64_t count, Units (&square)[kLanes]) const {
+    if constexpr (sizeof(Element) == sizeof(float)) {
+      for (int i = 0; i < kLanes; ++i) {
+        const bool exists = i < rows && count > 0;
+        square[i] = as_units(exists ? load(from + i * stride + k, first(count)) : zero());
+      }
+    } else {
+      alignas(64) T edge[kLanes * kDepth];
+      memset(edge, 0, sizeof edge);
+      for (int64_t i = 0; i < rows && count > 0; ++i)
+        memcpy(edge + i * kDepth, from + i * stride + k, static_cast<size_t>(count) * sizeof(T));
+      load_from(edge, kDepth, square);
     }
   }
   /// A cache line of each row, and at the end of the rows a line of the next rows.

@@ -8,6 +8,9 @@ namespace {
 // Bytes of B that a task reads: enough to outweigh the start of a task, few enough for threads to
 // end together.
 constexpr int64_t kTaskBytes = 72 * 1024, kWantedTasks = 12;
+// Bytes of B up to which the caller is done before another thread would have begun: factors of low
+// rank, of which a token reads hundreds.
+constexpr int64_t kAloneBytes = 48 * 1024;
 // Maximum columns of a task, per half.
 constexpr int64_t kMostStrips = 16, kMostColumns = kMostStrips * kTileColumns;
 
@@ -29,6 +32,10 @@ struct Cut {
   }
   int64_t columns() const { return strips * kTileColumns; }
   int64_t tasks() const { return (width + columns() - 1) / columns(); }
+  /// Whether B is too small for several threads.
+  bool small(const GemmArgs& args) const {
+    return args.a.dim(1) * halves * width * dtype_bytes(args.b.dtype()) <= kAloneBytes;
+  }
 };
 
 /// Where column `column` of the product begins in b.
@@ -66,7 +73,7 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
   shared.tiles = !args.b.form().plain();
   shared.b_stride = shared.tiles ? tile_steps(a.dim(1)) * kTileElements : args.b.tensor().stride(0);
   shared.c_stride = cut.halves * cut.columns();
-  pool.run(cut.tasks(), [&](int64_t task, int) {
+  const auto run_task = [&](int64_t task, int) {
     alignas(64) float sums[kFewRows * 2 * kMostColumns];
     const int64_t begin = task * cut.columns();
     FewRowsProductOf<Element> product = shared;
@@ -86,7 +93,9 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
       rows.product(product);
     }
     finish_block(args, kernels, block);
-  });
+  };
+  if (!cut.small(args)) return pool.run(cut.tasks(), run_task);
+  for (int64_t task = 0; task < cut.tasks(); ++task) run_task(task, 0);
 }
 
 template int64_t few_rows_workspace_bytes<bfloat16>(const GemmArgs&);

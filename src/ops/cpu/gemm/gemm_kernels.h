@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -25,17 +26,6 @@ struct GemmKernels {
   void (*scale)(float* sums, int64_t sums_stride, int64_t rows, int64_t columns, float factor);
 };
 
-namespace portable {
-const GemmKernels& gemm_kernels();
-}
-namespace avx2 {
-const GemmKernels& gemm_kernels();
-}
-namespace avx512 {
-const GemmKernels& gemm_kernels();
-}
-namespace avx512_bf16 {
-const GemmKernels& gemm_kernels();
-}
+VIADUCT_KERNELS_FUNCTION_WITH_BF16(GemmKernels, gemm_kernels)
 
 }  // namespace viaduct::cpu

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "hardware/cpu_isa.h"
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -55,15 +56,7 @@ struct Nvfp4Kernels {
                 bfloat16* to);
 };
 
-namespace portable {
-const Nvfp4Kernels& nvfp4_kernels();
-}
-namespace avx2 {
-const Nvfp4Kernels& nvfp4_kernels();
-}
-namespace avx512 {
-const Nvfp4Kernels& nvfp4_kernels();
-}
+VIADUCT_KERNELS_FUNCTION(Nvfp4Kernels, nvfp4_kernels)
 
 /// The kernels that machines of `isa` run.
 inline const Nvfp4Kernels& nvfp4_kernels(CpuIsa isa) {

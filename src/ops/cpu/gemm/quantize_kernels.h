@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "hardware/cpu_isa.h"
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -49,15 +50,7 @@ struct QuantizeKernels {
                        int64_t count, bfloat16* to);
 };
 
-namespace portable {
-const QuantizeKernels& quantize_kernels();
-}
-namespace avx2 {
-const QuantizeKernels& quantize_kernels();
-}
-namespace avx512 {
-const QuantizeKernels& quantize_kernels();
-}
+VIADUCT_KERNELS_FUNCTION(QuantizeKernels, quantize_kernels)
 
 /// The kernels that machines of `isa` run.
 inline const QuantizeKernels& quantize_kernels(CpuIsa isa) {

@@ -1,6 +1,7 @@
 #pragma once
 // What the kernels of Adafactor take and offer: rectangles and rows of a matrix in FP32.
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
@@ -47,15 +48,7 @@ struct AdafactorKernels {
   void (*update)(const AdafactorRow& row, const AdafactorUpdateRun& run);
 };
 
-namespace portable {
-extern const AdafactorKernels adafactor_kernels;
-}
-namespace avx2 {
-extern const AdafactorKernels adafactor_kernels;
-}
-namespace avx512 {
-extern const AdafactorKernels adafactor_kernels;
-}
+VIADUCT_KERNELS(AdafactorKernels, adafactor_kernels)
 
 /// The entries of Adafactor, a part of add_optimizer_state.
 void add_adafactor(OpTable& table, CpuIsa isa);

@@ -1,6 +1,7 @@
 #pragma once
 // What the optimizer kernels of an instruction set take and offer.
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
@@ -40,18 +41,7 @@ struct OptimizerKernels {
 /// Sums of this many pieces of 2^39 units fit into 64 bits; half of the first-level cache.
 inline constexpr int64_t kSumBlock = 4096;
 
-namespace portable {
-extern const OptimizerKernels optimizer_kernels;
-}
-namespace avx2 {
-extern const OptimizerKernels optimizer_kernels;
-}
-namespace avx512 {
-extern const OptimizerKernels optimizer_kernels;
-}
-namespace avx512_bf16 {
-extern const OptimizerKernels optimizer_kernels;
-}
+VIADUCT_KERNELS_WITH_BF16(OptimizerKernels, optimizer_kernels)
 
 /// The entry of AdamW, a part of add_optimizer.
 void add_adamw(OpTable& table, CpuIsa isa);

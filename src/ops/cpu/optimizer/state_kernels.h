@@ -2,6 +2,7 @@
 // What the kernels of optimizer state take and offer: formats of state, updates with a momentum,
 // and the elementwise steps of Muon.
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
@@ -57,15 +58,7 @@ struct StateKernels {
   void (*multiply)(float* x, int64_t count, float factor);
 };
 
-namespace portable {
-extern const StateKernels state_kernels;
-}
-namespace avx2 {
-extern const StateKernels state_kernels;
-}
-namespace avx512 {
-extern const StateKernels state_kernels;
-}
+VIADUCT_KERNELS(StateKernels, state_kernels)
 
 StateRun state_run(const Tensor& values, const Tensor& scales, const Tensor& weights);
 /// The scale of a group in a format that has one; null for the others.

@@ -2,6 +2,7 @@
 // Types of the activation kernels of an instruction set.
 
 #include "ops/activation.h"
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
@@ -23,17 +24,6 @@ struct ActivationKernels {
   void (*backward)(const ActivationRows& rows, int64_t begin, int64_t end);
 };
 
-namespace portable {
-extern const ActivationKernels activation_kernels;
-}
-namespace avx2 {
-extern const ActivationKernels activation_kernels;
-}
-namespace avx512 {
-extern const ActivationKernels activation_kernels;
-}
-namespace avx512_bf16 {
-extern const ActivationKernels activation_kernels;
-}
+VIADUCT_KERNELS_WITH_BF16(ActivationKernels, activation_kernels)
 
 }  // namespace viaduct::cpu

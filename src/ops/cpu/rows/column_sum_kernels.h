@@ -2,6 +2,7 @@
 // The entry of `column_sum` (see ops/gemm.h), and the types of its kernels of an instruction set.
 
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/kernel_sets.h"
 #include "ops/gemm.h"
 #include "ops/table.h"
 
@@ -16,15 +17,7 @@ struct ColumnSumKernels {
                 bool accumulate, float* out);
 };
 
-namespace portable {
-extern const ColumnSumKernels column_sum_kernels;
-}
-namespace avx2 {
-extern const ColumnSumKernels column_sum_kernels;
-}
-namespace avx512 {
-extern const ColumnSumKernels column_sum_kernels;
-}
+VIADUCT_KERNELS(ColumnSumKernels, column_sum_kernels)
 
 OpEntry<ColumnSumArgs> column_sum_entry(CpuIsa isa);
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -19,17 +20,6 @@ struct CrossEntropyKernels {
                        float scale, int64_t target, float softcap, void* out, DType out_dtype);
 };
 
-namespace portable {
-const CrossEntropyKernels& cross_entropy_kernels();
-}
-namespace avx2 {
-const CrossEntropyKernels& cross_entropy_kernels();
-}
-namespace avx512 {
-const CrossEntropyKernels& cross_entropy_kernels();
-}
-namespace avx512_bf16 {
-const CrossEntropyKernels& cross_entropy_kernels();
-}
+VIADUCT_KERNELS_FUNCTION_WITH_BF16(CrossEntropyKernels, cross_entropy_kernels)
 
 }  // namespace viaduct::cpu

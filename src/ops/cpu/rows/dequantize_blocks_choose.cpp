@@ -43,7 +43,7 @@ void launch(OpContext& context, const Choice& choice, const DequantizeBlocksArgs
 
 }  // namespace
 
-void add_dequantize_blocks(OpTable& table) {
+void add_dequantize_blocks(OpTable& table, CpuIsa) {
   table.dequantize_blocks = {choose, launch};
 }
 

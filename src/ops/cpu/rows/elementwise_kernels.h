@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -35,17 +36,6 @@ struct ElementwiseKernels {
   void (*normal)(uint64_t key, uint64_t element, uint64_t step, int64_t n, double* out);
 };
 
-namespace portable {
-const ElementwiseKernels& elementwise_kernels();
-}
-namespace avx2 {
-const ElementwiseKernels& elementwise_kernels();
-}
-namespace avx512 {
-const ElementwiseKernels& elementwise_kernels();
-}
-namespace avx512_bf16 {
-const ElementwiseKernels& elementwise_kernels();
-}
+VIADUCT_KERNELS_FUNCTION_WITH_BF16(ElementwiseKernels, elementwise_kernels)
 
 }  // namespace viaduct::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -16,14 +17,6 @@ struct EmbeddingKernels {
                   int64_t count, int64_t n, float scale, float* d_row);
 };
 
-namespace portable {
-const EmbeddingKernels& embedding_kernels();
-}
-namespace avx2 {
-const EmbeddingKernels& embedding_kernels();
-}
-namespace avx512 {
-const EmbeddingKernels& embedding_kernels();
-}
+VIADUCT_KERNELS_FUNCTION(EmbeddingKernels, embedding_kernels)
 
 }  // namespace viaduct::cpu

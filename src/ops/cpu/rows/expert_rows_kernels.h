@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -21,14 +22,6 @@ struct ExpertRowsKernels {
   float (*dot)(const void* x, DType x_dtype, const void* y, DType y_dtype, int64_t n);
 };
 
-namespace portable {
-const ExpertRowsKernels& expert_rows_kernels();
-}
-namespace avx2 {
-const ExpertRowsKernels& expert_rows_kernels();
-}
-namespace avx512 {
-const ExpertRowsKernels& expert_rows_kernels();
-}
+VIADUCT_KERNELS_FUNCTION(ExpertRowsKernels, expert_rows_kernels)
 
 }  // namespace viaduct::cpu

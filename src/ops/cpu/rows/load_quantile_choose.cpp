@@ -138,7 +138,7 @@ Choice choose_quantile(const QuantileBiasArgs& args, const Traits& traits) {
 
 }  // namespace
 
-void add_load_quantile(OpTable& table) {
+void add_load_quantile(OpTable& table, CpuIsa) {
   table.count_margins = {choose_count, launch_count};
   table.quantile_bias = {choose_quantile, launch_quantile};
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -15,14 +16,6 @@ struct Nf4Kernels {
   void (*dequantize)(const uint8_t* codes, int64_t count, float absmax, void* out, DType dtype);
 };
 
-namespace portable {
-extern const Nf4Kernels nf4_kernels;
-}
-namespace avx2 {
-extern const Nf4Kernels nf4_kernels;
-}
-namespace avx512 {
-extern const Nf4Kernels nf4_kernels;
-}
+VIADUCT_KERNELS(Nf4Kernels, nf4_kernels)
 
 }  // namespace viaduct::cpu

@@ -1,6 +1,7 @@
 #pragma once
 // Types of the norm kernels of an instruction set.
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
@@ -28,17 +29,6 @@ struct NormKernels {
                        int64_t begin, int64_t end);
 };
 
-namespace portable {
-extern const NormKernels norm_kernels;
-}
-namespace avx2 {
-extern const NormKernels norm_kernels;
-}
-namespace avx512 {
-extern const NormKernels norm_kernels;
-}
-namespace avx512_bf16 {
-extern const NormKernels norm_kernels;
-}
+VIADUCT_KERNELS_WITH_BF16(NormKernels, norm_kernels)
 
 }  // namespace viaduct::cpu

@@ -1,6 +1,7 @@
 #pragma once
 // Types of the rotary kernels of an instruction set.
 
+#include "ops/cpu/kernel_sets.h"
 #include "ops/cpu/vector_choice.h"
 
 namespace viaduct::cpu {
@@ -18,17 +19,6 @@ struct RotaryKernels {
   void (*rotate)(const RotaryRows& rows, int64_t begin_token, int64_t end_token);
 };
 
-namespace portable {
-extern const RotaryKernels rotary_kernels;
-}
-namespace avx2 {
-extern const RotaryKernels rotary_kernels;
-}
-namespace avx512 {
-extern const RotaryKernels rotary_kernels;
-}
-namespace avx512_bf16 {
-extern const RotaryKernels rotary_kernels;
-}
+VIADUCT_KERNELS_WITH_BF16(RotaryKernels, rotary_kernels)
 
 }  // namespace viaduct::cpu

@@ -177,7 +177,7 @@ Choice choose_random(const RandomRowsArgs& args, const Traits&) {
 
 }  // namespace
 
-void add_router_extras(OpTable& table) {
+void add_router_extras(OpTable& table, CpuIsa) {
   table.load_error = {choose_error, launch_error};
   table.move_load_bias = {choose_move, launch_move};
   table.limit_experts = {choose_limit, launch_limit};

@@ -117,7 +117,7 @@ Choice choose(const SinkhornArgs& args, const Traits& traits) {
 
 }  // namespace
 
-void add_sinkhorn(OpTable& table) {
+void add_sinkhorn(OpTable& table, CpuIsa) {
   table.sinkhorn_bias = {choose, launch};
 }
 

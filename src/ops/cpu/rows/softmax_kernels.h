@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
+
 namespace viaduct::cpu {
 
 struct SoftmaxKernels {
@@ -21,14 +23,6 @@ struct SoftmaxKernels {
   void (*scale)(const float* x, float factor, float* out, int64_t n);
 };
 
-namespace portable {
-const SoftmaxKernels& softmax_kernels();
-}
-namespace avx2 {
-const SoftmaxKernels& softmax_kernels();
-}
-namespace avx512 {
-const SoftmaxKernels& softmax_kernels();
-}
+VIADUCT_KERNELS_FUNCTION(SoftmaxKernels, softmax_kernels)
 
 }  // namespace viaduct::cpu

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/kernel_sets.h"
 #include "tensor/dtype.h"
 
 namespace viaduct::cpu {
@@ -117,15 +118,7 @@ class TileScope {
   const TileKernelsOf<Element>& kernels_;
 };
 
-namespace portable {
-const TileKernelsOf<float>& float_tile_kernels();
-}
-namespace avx2 {
-const TileKernelsOf<float>& float_tile_kernels();
-}
-namespace avx512 {
-const TileKernelsOf<float>& float_tile_kernels();
-}
+VIADUCT_KERNELS_FUNCTION(TileKernelsOf<float>, float_tile_kernels)
 namespace avx512_bf16 {
 const TileKernels& tile_kernels();
 }
