@@ -79,7 +79,7 @@ std::string ChatLines::answer(const std::string& line, const std::string& where)
   if (document.contains("role")) {
     check_content(document, where);
     ChatMessage message = read_message(line, where, session_.reads_images());
-    if (message.is_answer() || message.role == "system" || message.role == "developer") {
+    if (message.is_answer() || message.is_instruction()) {
       session_.add(std::move(message));
       return "";
     }

@@ -62,6 +62,7 @@ PromptLines read_lines(Arguments& arguments, const Launch& launch) {
     texts.lines.push_back({text, arguments.prompts.size() == 1
                                      ? "--prompt"
                                      : fmt::format("--prompt {}", texts.lines.size() + 1)});
+    check_utf8(text, texts.lines.back().where);
   }
   return texts;
 }

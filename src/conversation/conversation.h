@@ -37,6 +37,8 @@ struct ChatMessage {
   static ChatMessage of_value(const TemplateValue& message);
 
   bool is_answer() const { return role == "assistant"; }
+  /// Of the system, or of the developer, as newer templates call it.
+  bool is_instruction() const { return role == "system" || role == "developer"; }
   /// Whether the member is there and is neither "" nor an empty list.
   bool has(std::string_view member) const;
   /// Whether the content is more than white space.

@@ -12,6 +12,7 @@
 #include "conversation/shorten.h"
 #include "conversation/text_parts.h"
 #include "conversation/tool_visibility.h"
+#include "data/text_check.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
@@ -28,13 +29,8 @@ void check_no_zero(const ConversationPiece& piece) {
 }
 
 void check_utf8(std::string_view line) {
-  const IllFormed bad = ill_formed_utf8(line);
-  if (bad.count == 0) return;
-  throw InvalidConversation(
-      Problem::not_utf8,
-      fmt::format("{}, the first at byte {} of the line; `iconv -f LATIN1 -t UTF-8` converts "
-                  "another encoding",
-                  counted(static_cast<int64_t>(bad.count), "ill-formed place"), bad.first + 1));
+  const std::string problem = ill_formed_places(line);
+  if (!problem.empty()) throw InvalidConversation(Problem::not_utf8, problem);
 }
 
 void count_line(ProblemCount& problem, const std::string& place, std::string_view what) {

@@ -16,7 +16,16 @@ using Problem = ConversationProblem;
 constexpr std::array<std::string_view, 8> kRoles = {
     "system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"};
 
-/// `content`: a text, or a list of parts of text, and of pictures that were read.
+}  // namespace
+
+void check_role(const ChatMessage& message) {
+  if (std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end()) return;
+  if (message.value.as_map().find("role") == nullptr)
+    invalid_line(Problem::unknown_role, "a message has no role");
+  invalid_line(Problem::unknown_role, "a message has the role '{}', expected one of {}",
+               shown_name(message.role), fmt::join(kRoles, ", "));
+}
+
 void check_content(const TemplateValue& content, bool has_images) {
   if (content.is_text()) return;
   if (!content.is_list())
@@ -33,16 +42,6 @@ void check_content(const TemplateValue& content, bool has_images) {
     }
     text_member(part.as_map(), "text");
   }
-}
-
-}  // namespace
-
-void check_role(const ChatMessage& message) {
-  if (std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end()) return;
-  if (message.value.as_map().find("role") == nullptr)
-    invalid_line(Problem::unknown_role, "a message has no role");
-  invalid_line(Problem::unknown_role, "a message has the role '{}', expected one of {}",
-               shown_name(message.role), fmt::join(kRoles, ", "));
 }
 
 void check_learnable(const Conversation& conversation) {
@@ -77,7 +76,7 @@ void check_line_system(const Conversation& conversation) {
         "'system' has no place in a text without messages; expected it in the prompt, or in "
         "Megatron's form named by the prompt template: {{system}}");
   }
-  if (messages.size() > 1 && (messages[1].role == "system" || messages[1].role == "developer")) {
+  if (messages.size() > 1 && messages[1].is_instruction()) {
     invalid_line(Problem::two_system_prompts,
                  "two system prompts: the line's 'system', and a first message of the role '{}'",
                  messages[1].role);

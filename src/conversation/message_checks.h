@@ -8,6 +8,10 @@ namespace viaduct {
 /// InvalidConversation unless the message has a role that templates know.
 void check_role(const ChatMessage& message);
 
+/// InvalidConversation unless a content is a text, or a list of parts of text, and of pictures
+/// where the message has some that were read.
+void check_content(const TemplateValue& content, bool has_images);
+
 /// InvalidConversation unless there are messages, each has a role and a content of text, and one is
 /// an answer. An answer has words, or calls tools: white space alone teaches to say nothing.
 void check_learnable(const Conversation& conversation);

@@ -13,9 +13,8 @@ ptrdiff_t at(size_t message) {
 
 size_t system_messages(const Conversation& conversation) {
   const auto& messages = conversation.messages;
-  const auto first = std::ranges::find_if(messages, [](const ChatMessage& message) {
-    return message.role != "system" && message.role != "developer";
-  });
+  const auto first = std::ranges::find_if(
+      messages, [](const ChatMessage& message) { return !message.is_instruction(); });
   return static_cast<size_t>(first - messages.begin());
 }
 

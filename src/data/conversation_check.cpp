@@ -37,25 +37,36 @@ std::string row_setting(const PackingSettings& packing, const std::string& given
                                                      : "dataset.packed_sequence_size=";
 }
 
+/// "dataset.sequence_length=40 model.seq_length=40": what conversations of `row` tokens need;
+/// `longer_rows`: rows have fewer.
+std::string lengths(const PackingSettings& packing, const ConversationLimits& limits, int64_t row,
+                    bool longer_rows) {
+  const std::string rows = row_setting(packing, limits.length_given_by);
+  std::vector<std::string> settings;
+  if (longer_rows) settings.push_back(fmt::format("{}{}", rows, row));
+  for (const auto& [name, given] : limits.also_given) {
+    if (given < row && name + "=" != rows) settings.push_back(fmt::format("{}={}", name, row));
+  }
+  return fmt::format("{}", fmt::join(settings, " "));
+}
+
 /// Settings that take conversations of `longest` tokens, where one may have `limit`.
 std::string advice(const PackingSettings& packing, const ConversationLimits& limits, int64_t limit,
                    int64_t longest) {
   const bool packed = packing.algorithm != PackingAlgorithm::none;
   const int64_t multiple = std::lcm(limits.row_multiple, packed ? packing.multiple : int64_t{1});
   const int64_t row = (longest + multiple - 1) / multiple * multiple;
-  const std::string setting = row_setting(packing, limits.length_given_by);
   if (!limits.positions || row <= *limits.positions) {
-    if (limit == packing.row_tokens) return fmt::format("rows for it ({}{})", setting, row);
-    // Of packed rows model.seq_length is the most that a conversation may have.
-    if (row <= packing.row_tokens) return fmt::format("model.seq_length={}", row);
-    return fmt::format("rows for it ({}{} model.seq_length={})", setting, row, row);
+    // Of packed rows a smaller model.seq_length is the most that a conversation may have.
+    if (row <= packing.row_tokens) return lengths(packing, limits, row, false);
+    return fmt::format("rows for it ({})", lengths(packing, limits, row, true));
   }
   const int64_t part = std::max(multiple, limit / multiple * multiple);
   std::string size;
   if (!packed) {
     size = fmt::format("dataset.packed_sequence_size={} ", part);
   } else if (part != packing.row_tokens) {
-    size = fmt::format("{}{} ", setting, part);
+    size = fmt::format("{}{} ", row_setting(packing, limits.length_given_by), part);
   }
   return fmt::format("{}dataset.packing_split=true, which cuts it, as the model has {} positions",
                      size, *limits.positions);

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/physical_memory.h"
 #include "base/units.h"
+#include "data/empty_split.h"
 
 namespace viaduct {
 namespace {
@@ -29,9 +30,10 @@ std::vector<int32_t> lengths_of(const ConversationRequest& request) {
   const auto& asked = request.num_samples;
   VIADUCT_CHECK(ConfigError, tokens > 0,
                 "dataset {}: its {} split is empty: conversations [{}, {}) of {} hold no token "
-                "({} asked for)",
+                "({} asked for){}",
                 dataset.prefix(), split_name(request.split), request.range.first, request.range.end,
-                dataset.sequence_count(), asked ? counted(*asked, "row") : std::string("all rows"));
+                dataset.sequence_count(), asked ? counted(*asked, "row") : std::string("all rows"),
+                empty_split_advice(request.split, request.range, dataset.sequence_count()));
   return lengths;
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace viaduct {
 
@@ -17,6 +19,9 @@ struct ConversationLimits {
   /// What gave rows their length, as messages name it with a value after it ("--sequence-length ",
   /// "model.seq_length="); "": the fields of section dataset.
   std::string length_given_by = {};
+  /// Lengths that were given besides and have to grow with the rows, by the names of their
+  /// settings.
+  std::vector<std::pair<std::string, int64_t>> also_given = {};
 };
 
 }  // namespace viaduct

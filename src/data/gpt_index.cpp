@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/physical_memory.h"
 #include "base/units.h"
+#include "data/empty_split.h"
 #include "data/numpy_random.h"
 
 namespace viaduct {
@@ -147,13 +148,14 @@ GptIndexPlan plan_gpt_index(const IndexedDataset& dataset, Split split, Document
   VIADUCT_CHECK(
       ConfigError, plan.tokens_per_epoch >= 2,
       "dataset {}: its {} split is empty: sequences [{}, {}) of {} hold {} of {}{} "
-      "({} asked for)",
+      "({} asked for){}",
       dataset.prefix(), split_name(split), range.first, range.end, dataset.sequence_count(),
       plan.tokens_per_epoch, counted(dataset.total_tokens(), "token"),
       dataset.total_tokens() < 2
           ? ", fewer than the two of one prediction: the text that it was made from is empty"
           : "",
-      num_samples ? counted(*num_samples, "sample") : std::string("all samples"));
+      num_samples ? counted(*num_samples, "sample") : std::string("all samples"),
+      empty_split_advice(split, range, dataset.sequence_count()));
   const EpochPlan epochs = plan_epochs(plan.tokens_per_epoch, num_samples, sequence_length);
   plan.epochs = epochs.count;
   plan.samples = (epochs.count * plan.tokens_per_epoch - 1) / sequence_length;

@@ -64,4 +64,12 @@ bool check_text(const std::string& path, std::string_view text, size_t offset) {
   return false;
 }
 
+std::string ill_formed_places(std::string_view line) {
+  const IllFormed bad = ill_formed_utf8(line);
+  if (bad.count == 0) return "";
+  return fmt::format(
+      "{}, the first at byte {} of the line; `iconv -f LATIN1 -t UTF-8` converts another encoding",
+      counted(static_cast<int64_t>(bad.count), "ill-formed place"), bad.first + 1);
+}
+
 }  // namespace viaduct

@@ -17,4 +17,8 @@ void check_file_kind(const std::string& path, std::string_view content, bool jso
 /// and one in a thousand bytes. Fewer are accepted: web texts have them.
 bool check_text(const std::string& path, std::string_view text, size_t offset);
 
+/// What of a line is not UTF-8, and where, for a message: "1 ill-formed place, the first at byte 3
+/// of the line; …"; "" if all of it is.
+std::string ill_formed_places(std::string_view line);
+
 }  // namespace viaduct

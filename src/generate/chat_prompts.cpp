@@ -22,17 +22,27 @@ namespace {
 constexpr std::string_view kReadsTexts =
     "texts alone are answered; expected model.read_images=true and a model that takes images";
 
-/// Parts of a content are texts, and pictures that were read.
-void check_parts(const ChatMessage& message, const std::string& where) {
-  const TemplateValue* content = message.value.as_map().find("content");
-  if (content == nullptr || !content->is_list()) return;
-  for (const TemplateValue& part : content->as_list().items) {
+/// Parts are texts, and pictures where the message has some that were read.
+void check_parts(const ChatMessage& message, const TemplateList& parts, const std::string& where) {
+  for (const TemplateValue& part : parts.items) {
     const TemplateValue* type = part.is_map() ? part.as_map().find("type") : nullptr;
     if (type == nullptr || !type->is_text() || type->as_text() == "text") continue;
     if (!message.images.empty() && type->as_text() == "image") continue;
     fail<ConfigError>("{}: a part of a message is of the type \"{}\", and {}", where,
                       shown_name(type->as_text()), kReadsTexts);
   }
+}
+
+/// InvalidConversation, or ConfigError, for a content that cannot be asked with. Templates may
+/// print a tool's answer as a map.
+void check_content_of(const ChatMessage& message, const std::string& where) {
+  const TemplateValue* content = message.value.as_map().find("content");
+  VIADUCT_CHECK(ConfigError, content != nullptr || message.is_answer(),
+                "{}: a message of the role '{}' has no content", where, message.role);
+  if (content == nullptr || content->is_map()) return;
+  if (content->is_text()) return check_utf8(content->as_text(), where);
+  if (content->is_list()) check_parts(message, content->as_list(), where);
+  check_content(*content, !message.images.empty());
 }
 
 void check_messages(const Conversation& conversation, const std::string& where) {
@@ -43,10 +53,10 @@ void check_messages(const Conversation& conversation, const std::string& where) 
   for (const ChatMessage& message : messages) {
     try {
       check_role(message);
+      check_content_of(message, where);
     } catch (const InvalidConversation& invalid) {
       fail<ConfigError>("{}: {}", where, invalid.what());
     }
-    check_parts(message, where);
   }
   VIADUCT_CHECK(ConfigError, !messages.back().is_answer(),
                 "{}: the last message is an answer (of the assistant); expected one to answer",

@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "base/units.h"
 #include "config/problems.h"
+#include "data/text_check.h"
 #include "data/tokenizer/text_ids.h"
 #include "generate/adapter_choice.h"
 
@@ -23,11 +24,11 @@ constexpr int64_t kDefaultNewTokens = 128;
 void read_line(PromptText& text) {
   const std::string line = text.text;
   const std::string& where = text.where;
-  const auto document = parse_json<nlohmann::json>(line, where);
-  VIADUCT_CHECK(IoError, document.is_object(), "{}: expected a JSON object, found '{}'", where,
+  const nlohmann::json document = prompt_document(text);
+  VIADUCT_CHECK(ConfigError, document.is_object(), "{}: expected a JSON object, found '{}'", where,
                 line.substr(0, 80));
   const auto prompt = document.find("prompt");
-  VIADUCT_CHECK(IoError, prompt != document.end() && prompt->is_string(),
+  VIADUCT_CHECK(ConfigError, prompt != document.end() && prompt->is_string(),
                 "{}: expected a text \"prompt\", {}", where,
                 prompt == document.end() ? std::string("which is missing")
                                          : "found " + prompt->dump().substr(0, 80));
@@ -46,6 +47,19 @@ int64_t room_behind(const Prompt& prompt, const ModelConfig& model) {
 
 }  // namespace
 
+void check_utf8(std::string_view text, const std::string& where) {
+  const std::string problem = ill_formed_places(text);
+  VIADUCT_CHECK(ConfigError, problem.empty(), "{}: not UTF-8: {}", where, problem);
+}
+
+nlohmann::json prompt_document(const PromptText& line) {
+  try {
+    return parse_json<nlohmann::json>(line.text, line.where);
+  } catch (const IoError& error) {
+    throw ConfigError(error.what());
+  }
+}
+
 void give_to_encoder(Prompt& prompt, const ModelConfig& model) {
   prompt.input = std::exchange(prompt.ids, {static_cast<int32_t>(model.encoder.start_token)});
   prompt.continues = false;
@@ -59,9 +73,10 @@ PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool js
   for (std::string line; std::getline(in, line);) {
     if (line.ends_with('\r')) line.pop_back();
     read.lines.push_back({line, fmt::format("{} line {}", name, read.lines.size() + 1)});
+    check_utf8(line, read.lines.back().where);
   }
   VIADUCT_CHECK(IoError, !in.bad(), "{}: cannot be read", name);
-  VIADUCT_CHECK(IoError, !read.lines.empty(), "{}: has no prompt; expected one a line", name);
+  VIADUCT_CHECK(ConfigError, !read.lines.empty(), "{}: has no prompt; expected one a line", name);
   return read;
 }
 

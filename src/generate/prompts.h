@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <istream>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,15 +32,19 @@ struct PromptLines {
   std::vector<PromptText> lines;
   bool jsonl = false;
 };
-/// IoError for an input without lines.
+/// ConfigError that names the line if `text` is not UTF-8: a tokenizer would replace what is not.
+void check_utf8(std::string_view text, const std::string& where);
+/// ConfigError for an input without lines, and for one that is not UTF-8.
 PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool jsonl);
 /// The same from a file that an option or field, `given_by`, names; JSONL if its name ends in
 /// .jsonl or .json.
 PromptLines read_prompt_file(const std::filesystem::path& file,
                              std::string_view given_by = "--prompt-file");
-/// The lines themselves, or in JSONL their fields "prompt" and "adapter". IoError that names the
-/// line for JSON that is malformed or has no such text; ConfigError as chosen_adapter.
+/// The lines themselves, or in JSONL their fields "prompt" and "adapter". ConfigError that names
+/// the line for JSON that is malformed or has no such text, and as chosen_adapter.
 std::vector<PromptText> plain_prompts(PromptLines lines);
+/// The JSON of a line of JSONL; ConfigError if it is none.
+nlohmann::json prompt_document(const PromptText& line);
 
 /// Ids and limits of prompts 0, 1, …: `max_new_tokens` of each, or without it 128, limited by the
 /// model's positions. ConfigError that lists every prompt that is empty, too long, or asks for an

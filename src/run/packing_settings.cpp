@@ -94,6 +94,8 @@ class Specs {
       return;
     }
     set_.push_back(fmt::format("{}={}", field_name, to_flow_yaml(value)));
+    std::string& given_by = packing.limits.length_given_by;
+    if (field_name == kSize && given_by.empty()) given_by = fmt::format("{}.{}=", name_, key);
   }
 
   std::string name_;
@@ -128,6 +130,21 @@ void take_specs(RunConfig& config, ConfigOutcome& outcome, Problems& problems) {
         "dataset.enable_offline_packing: false, but {} = {} packs rows; expected one of them",
         kSize, *packing.packed_sequence_size);
   }
+}
+
+/// What messages say has to be changed for longer rows.
+void note_given_lengths(RunConfig& config, const ConfigOutcome& outcome) {
+  ConversationLimits& limits = config.dataset.packing.limits;
+  limits.also_given.clear();
+  for (const auto& [name, length] :
+       {std::pair("dataset.sequence_length", &config.dataset.sequence_length),
+        std::pair("model.seq_length", &config.model.seq_length)}) {
+    if (outcome.is_given(name) && !length->is_auto())
+      limits.also_given.emplace_back(name, length->value());
+  }
+  if (config.dataset.packing.packed_sequence_size || !limits.length_given_by.empty()) return;
+  const bool of_data = outcome.is_given("dataset.sequence_length");
+  limits.length_given_by = of_data ? "dataset.sequence_length=" : "model.seq_length=";
 }
 
 /// Rows have the size of packs, whatever model.seq_length is.
@@ -191,6 +208,7 @@ bool can_read_blends(const DatasetConfig& data) {
 void apply_packing(RunConfig& config, ConfigOutcome& outcome, Problems& problems) {
   PackingConfig& packing = config.dataset.packing;
   take_specs(config, outcome, problems);
+  note_given_lengths(config, outcome);
   take_row_length(config, outcome);
   packing.conversations = packing.packed_sequence_size.has_value() && !config.dataset.mock;
   if (!can_read_blends(config.dataset)) return;

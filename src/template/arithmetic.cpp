@@ -147,15 +147,16 @@ bool is_sequence(const TemplateValue& value) {
 TemplateValue joined(Runtime& runtime, const TemplateValue& a, const TemplateValue& b) {
   if (a.is_text() && b.is_text()) {
     const bool markup = a.is_markup() || b.is_markup();
+    runtime.budget.make_text(a.as_text().size() + b.as_text().size());
     std::string text = markup && !a.is_markup() ? escaped_html(a.as_text()) : a.as_text();
     text += markup && !b.is_markup() ? escaped_html(b.as_text()) : b.as_text();
-    runtime.budget.make_text(text.size());
     return {std::move(text), markup};
   }
   if (a.is_list() && b.is_list() && a.as_list().form == b.as_list().form && is_sequence(a)) {
+    runtime.budget.make((a.as_list().items.size() + b.as_list().items.size()) *
+                        sizeof(TemplateValue));
     std::vector<TemplateValue> items = a.as_list().items;
     items.insert(items.end(), b.as_list().items.begin(), b.as_list().items.end());
-    runtime.budget.make(items.size() * sizeof(TemplateValue));
     return TemplateValue::list(std::move(items), a.as_list().form);
   }
   fail_types(Operation::add, a, b);

@@ -2,6 +2,7 @@
 // What one rendering may use. A template of unknown origin ends with an error where it would loop
 // on, recurse or fill the memory.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,12 +14,20 @@ struct TemplateLimits {
   int64_t steps = 50'000'000;                 // evaluated expressions, statements and items
   int64_t made_bytes = int64_t{1} << 30;      // of all texts and lists made on the way
   int64_t output_bytes = int64_t{256} << 20;  // of one text
+  int64_t small_bytes = int64_t{16} << 20;    // of one text or list, where little is given
   int depth = 1200;                           // of nested evaluations (each some hundred bytes)
 };
 
 class TemplateBudget {
  public:
-  explicit TemplateBudget(const TemplateLimits& limits) : limits_(limits) {}
+  explicit TemplateBudget(const TemplateLimits& limits) : limits_(limits) { give(0); }
+
+  /// Of variables of `bytes`. No text or list of a chat is much longer than what it is made of, and
+  /// a template that doubles one ends before it takes memory.
+  void give(int64_t bytes) {
+    constexpr int64_t kGrowth = 64;  // of a list of the characters of a text
+    largest_ = std::max(limits_.small_bytes, kGrowth * std::min(bytes, limits_.made_bytes));
+  }
 
   void step(int64_t count = 1) {
     steps_ += count;
@@ -28,6 +37,9 @@ class TemplateBudget {
   }
   /// Before `bytes` of text, or items of that size, are made.
   void make(size_t bytes) {
+    if (static_cast<int64_t>(bytes) > largest_) {
+      template_fault("a value of more than {} bytes", largest_);
+    }
     made_ += static_cast<int64_t>(bytes);
     steps_ += static_cast<int64_t>(bytes) / 256;
     if (made_ > limits_.made_bytes) {
@@ -44,9 +56,8 @@ class TemplateBudget {
     step(static_cast<int64_t>(static_cast<double>(bytes) * static_cast<double>(other + 1) / 1024));
   }
   void check_text(size_t bytes) const {
-    if (static_cast<int64_t>(bytes) > limits_.output_bytes) {
-      template_fault("a text of more than {} bytes", limits_.output_bytes);
-    }
+    const int64_t most = std::min(limits_.output_bytes, largest_);
+    if (static_cast<int64_t>(bytes) > most) template_fault("a text of more than {} bytes", most);
   }
 
   /// One level of nested evaluation.
@@ -69,7 +80,7 @@ class TemplateBudget {
 
  private:
   TemplateLimits limits_;
-  int64_t steps_ = 0, made_ = 0;
+  int64_t steps_ = 0, made_ = 0, largest_ = 0;
   int depth_ = 0;
 };
 

@@ -7,6 +7,23 @@
 #include "template/lexer.h"
 
 namespace viaduct::jinja {
+namespace {
+
+/// Of all texts and values in a variable, which is a tree.
+int64_t given_bytes(const TemplateValue& value) {
+  int64_t bytes = sizeof(TemplateValue);
+  if (value.is_text()) bytes += std::ssize(value.as_text());
+  if (value.is_list()) {
+    for (const TemplateValue& item : value.as_list().items) bytes += given_bytes(item);
+  }
+  if (value.is_map()) {
+    for (const auto& [key, item] : value.as_map().entries())
+      bytes += given_bytes(key) + given_bytes(item);
+  }
+  return bytes;
+}
+
+}  // namespace
 
 Interpreter::~Interpreter() {
   // Macros refer to the scopes that hold them, and namespaces may hold each other.
@@ -19,13 +36,22 @@ int Interpreter::number_of(std::string_view name) const {
   return found == tree_.names.end() ? -1 : static_cast<int>(found - tree_.names.begin());
 }
 
-RenderedTemplate Interpreter::render(const TemplateVariables& variables) {
+ScopePointer Interpreter::begin(const TemplateVariables& variables) {
   clock = variables.clock;
-  const auto root = std::make_shared<Scope>(nullptr);
+  auto root = std::make_shared<Scope>(nullptr);
+  int64_t bytes = 0;
   for (const auto& [name, value] : variables.values) {
     const int number = number_of(name);
-    if (number >= 0) root->set(number, value);
+    if (number < 0) continue;
+    root->set(number, value);
+    bytes += given_bytes(value);
   }
+  budget.give(bytes);
+  return root;
+}
+
+RenderedTemplate Interpreter::render(const TemplateVariables& variables) {
+  const ScopePointer root = begin(variables);
   output_ = &rendered_.text;
   try {
     execute(tree_.body, root);

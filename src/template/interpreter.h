@@ -79,6 +79,8 @@ class Interpreter : public Runtime {
   TemplateValue call_macro(const MacroTree& macro, const ScopePointer& scope,
                            TemplateArguments& arguments);
   int number_of(std::string_view name) const;
+  /// The scope of the variables that the tree names.
+  ScopePointer begin(const TemplateVariables& variables);
 
   const Tree& tree_;
   const std::string& where_;

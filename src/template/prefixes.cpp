@@ -36,12 +36,7 @@ RenderedPrefixes Interpreter::render_prefixes(const TemplateVariables& variables
     return result;
   }
   PrefixWatch watch(*messages);
-  clock = variables.clock;
-  const auto root = std::make_shared<Scope>(nullptr);
-  for (const auto& [name, value] : variables.values) {
-    const int number = number_of(name);
-    if (number >= 0) root->set(number, value);
-  }
+  const ScopePointer root = begin(variables);
   output_ = &rendered_.text;
   watch_ = &watch;
   try {

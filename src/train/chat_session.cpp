@@ -63,7 +63,7 @@ ChatSession::Asked ChatSession::ask(Conversation conversation, const std::string
       "itself",
       where, settings_.images.front());
   auto& messages = conversation.messages;
-  const bool has_system = !messages.empty() && messages.front().role == "system";
+  const bool has_system = !messages.empty() && messages.front().is_instruction();
   if (!has_system && !settings_.system.empty() && !messages.empty())
     messages.insert(messages.begin(), ChatMessage::of_text("system", settings_.system));
   return answer(std::move(conversation), where, true, piece);

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/json_reader.h"
 #include "base/units.h"
 #include "checkpoint/model_folder.h"
 #include "config/problems.h"
@@ -21,9 +20,8 @@ namespace {
 // Prompts that are answered together; more would only take memory for their keys and values.
 constexpr int64_t kAtOnce = 16;
 
-/// A line of JSONL that is no text.
-bool has_messages(const PromptText& line) {
-  const auto document = parse_json<nlohmann::json>(line.text, line.where);
+/// Of a line of JSONL that is no text.
+bool has_messages(const nlohmann::json& document) {
   return document.is_object() &&
          (document.contains("messages") || document.contains("conversations"));
 }
@@ -38,12 +36,12 @@ class Asker {
   }
 
   /// ConfigError for a conversation that cannot be put, and for one that asks for an adapter by its
-  /// name, IoError for JSON without a prompt.
+  /// name, or is JSON without a prompt.
   PromptText prompt(const PromptText& line, bool jsonl) {
-    if (jsonl)
-      adapter_number(chosen_adapter(parse_json<nlohmann::json>(line.text, line.where), line.where),
-                     {}, line.where);
-    if (jsonl && has_messages(line)) {
+    nlohmann::json document;
+    if (jsonl) document = prompt_document(line);
+    if (jsonl) adapter_number(chosen_adapter(document, line.where), {}, line.where);
+    if (has_messages(document)) {
       open_template();
       VIADUCT_CHECK(ConfigError, chat_.has_value(),
                     "{}: a conversation, and {} has no chat template; expected a \"prompt\"",

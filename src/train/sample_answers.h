@@ -35,7 +35,7 @@ struct SamplePrompts {
 /// conversation whatever `asking` says; other lines are messages of a user or texts. Without a chat
 /// template messages are texts too, which `form` says. An answer has at most `new_tokens` tokens,
 /// fewer where prompt and answer would exceed `positions`. ConfigError that lists the prompts that
-/// are empty, leave no room, or are conversations that cannot be put; IoError for lines of JSONL
+/// are empty, not UTF-8, leave no room, are conversations that cannot be put, or lines of JSONL
 /// without a prompt.
 SamplePrompts read_sample_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,
                                   const PromptAsking& asking, int64_t positions,

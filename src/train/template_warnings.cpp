@@ -30,6 +30,12 @@ std::optional<ChatRenderer> own_template(const std::filesystem::path& tokenizer)
 std::vector<std::string> template_warnings(DatasetBuilder& builder,
                                            const std::filesystem::path& tokenizer) {
   if (builder.config().mock) return {};
+  if (tokenizer.empty()) {
+    if (!learns_a_template(builder)) return {};
+    return {
+        "the data are conversations, and neither the model's folder nor tokenizer.tokenizer_model "
+        "has a tokenizer: viaduct chat and generate --chat cannot ask the model that is saved"};
+  }
   std::vector<std::string> warnings;
   for (const std::string& prefix : dataset_prefixes(builder.config())) {
     const auto record = read_token_record(*builder.open(prefix));

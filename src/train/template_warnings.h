@@ -12,7 +12,8 @@ class DatasetBuilder;
 
 /// A line for each data set of conversations, by its record (data/token_record.h), whose chat
 /// template or special tokens are not those of the tokenizer's folder or GGUF file: answers of the
-/// model would be asked for in another form than it learned. IoError for malformed files.
+/// model would be asked for in another form than it learned. A line where the run has no tokenizer
+/// (an empty path) and learns a template. IoError for malformed files.
 std::vector<std::string> template_warnings(DatasetBuilder& builder,
                                            const std::filesystem::path& tokenizer);
 

@@ -28,9 +28,9 @@ void Trainer::note_data() {
     }
   }
   for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
+  for (const std::string& text : data_->template_warnings(setup_.tokenizer_folder))
+    log_->note("warning: " + text);
   if (!setup_.tokenizer_folder.empty()) {
-    for (const std::string& text : data_->template_warnings(setup_.tokenizer_folder))
-      log_->note("warning: " + text);
     const TokenizerFiles files = open_tokenizer_files(setup_.tokenizer_folder);
     for (const std::string& text :
          {setup_.model.family == "qwen2" ? qwen2_pipeline_warning(files) : std::string(),

@@ -87,8 +87,12 @@ EvaluationSet TrainingData::evaluation_set(std::string name,
                                            std::shared_ptr<const SampleSource> source,
                                            const ValidationConfig& config,
                                            int64_t global_batch_size) const {
-  VIADUCT_CHECK(ConfigError, source->size() > 0,
-                "dataset: the data {} to evaluate have too few tokens for one sample", name);
+  VIADUCT_CHECK(
+      ConfigError, source->size() > 0,
+      "dataset: the data {}to evaluate have too few tokens for one sample; expected more "
+      "of them (dataset.split, dataset.blend_per_split), shorter rows (model.seq_length), "
+      "or validation.eval_iters=0",
+      name.empty() ? name : name + " ");
   if (!config.full_validation) {
     return {std::move(name), std::move(source), config.eval_iters * global_batch_size,
             config.eval_iters * micro_batches(global_batch_size)};

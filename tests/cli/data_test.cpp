@@ -131,6 +131,8 @@ TEST_F(DataCommand, SaysWhatIsWrongWithTheSettings) {
       run("samples " + blend + "dataset.split=99,1,0 dataset.sequence_length=16" + asked);
   EXPECT_EQ(empty.status, 2);
   EXPECT_NE(empty.err.find("corpus_c: its valid split is empty"), std::string::npos) << empty.err;
+  EXPECT_NE(empty.err.find("; expected "), std::string::npos) << empty.err;
+  EXPECT_NE(empty.err.find("validation.eval_iters=0"), std::string::npos) << empty.err;
   const Result misspelt = run("samples " + blend + "dataset.sequence_lenth=16" + asked);
   EXPECT_EQ(misspelt.status, 2);
   EXPECT_NE(misspelt.err.find("sequence_length"), std::string::npos) << misspelt.err;

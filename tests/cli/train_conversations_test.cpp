@@ -95,6 +95,9 @@ TEST_F(TrainConversations, TooLongOnesEndTheRunBeforeItsFirstStep) {
     EXPECT_EQ(run.status, 2);
     EXPECT_THAT(run.err, AllOf(HasSubstr("longer than a row of 16 tokens"),
                                HasSubstr("viaduct data chat … --max-length 16")));
+    const bool packed = rows.starts_with("dataset");
+    EXPECT_THAT(run.err, HasSubstr(packed ? "rows for it (dataset.packed_sequence_size="
+                                          : "rows for it (model.seq_length="));
     EXPECT_THAT(run.out + run.err, Not(HasSubstr("memory")));
     // A dry run says the same.
     const CommandResult dry = train(rows + " --dry-run");

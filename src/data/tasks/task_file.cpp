@@ -32,18 +32,18 @@ std::string found_text(const Json* value) {
 
 std::string text_of(const Json& object, const char* name, const std::string& where) {
   const Json* value = member(object, name);
-  VIADUCT_CHECK(IoError, value != nullptr && value->is_string(), "{}: \"{}\": expected a text, {}",
-                where, name, found_text(value));
+  VIADUCT_CHECK(ConfigError, value != nullptr && value->is_string(),
+                "{}: \"{}\": expected a text, {}", where, name, found_text(value));
   return value->get<std::string>();
 }
 
 std::vector<std::string> choices_of(const Json& object, const std::string& where) {
   const Json& list = object.at("choices");
-  VIADUCT_CHECK(IoError, list.is_array() && !list.empty(),
+  VIADUCT_CHECK(ConfigError, list.is_array() && !list.empty(),
                 "{}: \"choices\": expected a list of texts, found {}", where, shown(list));
   std::vector<std::string> choices;
   for (const Json& choice : list) {
-    VIADUCT_CHECK(IoError, choice.is_string() && !choice.get_ref<const std::string&>().empty(),
+    VIADUCT_CHECK(ConfigError, choice.is_string() && !choice.get_ref<const std::string&>().empty(),
                   "{}: \"choices\": choice {}: expected a text that is not empty, found {}", where,
                   choices.size(), shown(choice));
     choices.push_back(choice.get<std::string>());
@@ -51,31 +51,39 @@ std::vector<std::string> choices_of(const Json& object, const std::string& where
   return choices;
 }
 
+Json document_of(std::string_view text, const std::string& where) {
+  try {
+    return parse_json<Json>(text, where);
+  } catch (const IoError& error) {
+    throw ConfigError(error.what());
+  }
+}
+
 TaskLine parse_line(std::string_view text, const std::string& where, const std::string& task) {
-  const auto object = parse_json<Json>(text, where);
-  VIADUCT_CHECK(IoError, object.is_object(),
+  const Json object = document_of(text, where);
+  VIADUCT_CHECK(ConfigError, object.is_object(),
                 "{}: expected an object with \"context\" and \"choices\" or \"continuation\", "
                 "found {}",
                 where, shown(object));
   TaskLine line;
   line.task = member(object, "task") == nullptr ? task : text_of(object, "task", where);
-  VIADUCT_CHECK(IoError, !line.task.empty(), "{}: \"task\": expected a name, found an empty text",
-                where);
+  VIADUCT_CHECK(ConfigError, !line.task.empty(),
+                "{}: \"task\": expected a name, found an empty text", where);
   line.context = text_of(object, "context", where);
   const bool chooses = member(object, "choices") != nullptr;
-  VIADUCT_CHECK(IoError, chooses != (member(object, "continuation") != nullptr),
+  VIADUCT_CHECK(ConfigError, chooses != (member(object, "continuation") != nullptr),
                 "{}: expected either \"choices\" and \"answer\" or \"continuation\", found {}",
                 where, chooses ? "both" : "neither");
   if (!chooses) {
     line.continuation = text_of(object, "continuation", where);
-    VIADUCT_CHECK(IoError, !line.continuation.empty(),
+    VIADUCT_CHECK(ConfigError, !line.continuation.empty(),
                   "{}: \"continuation\": expected a text that is not empty", where);
     return line;
   }
   line.choices = choices_of(object, where);
   const Json* answer = member(object, "answer");
   const std::optional<int64_t> index = answer == nullptr ? std::nullopt : json_count(*answer);
-  VIADUCT_CHECK(IoError, index && *index < static_cast<int64_t>(line.choices.size()),
+  VIADUCT_CHECK(ConfigError, index && *index < static_cast<int64_t>(line.choices.size()),
                 "{}: \"answer\": expected the index of the right choice, 0 to {}, {}", where,
                 line.choices.size() - 1, found_text(answer));
   line.answer = static_cast<size_t>(*index);
@@ -111,7 +119,7 @@ TaskFile parse_task_file(std::string_view text, const std::string& name,
     file.lines.push_back(parse_line(line, where_of(name, number), task_of_lines_without));
     file.lines.back().line = number;
   }
-  VIADUCT_CHECK(IoError, !file.lines.empty(), "{}: has no line; expected a JSON object a line",
+  VIADUCT_CHECK(ConfigError, !file.lines.empty(), "{}: has no line; expected a JSON object a line",
                 name);
   return file;
 }
@@ -123,7 +131,11 @@ TaskFile read_task_file(std::string_view given_by, const std::filesystem::path& 
   VIADUCT_CHECK(ConfigError, !std::filesystem::is_directory(file, error),
                 "{}{}: is a folder, expected a file of tasks (JSONL)", where, file.string());
   const std::string text = read_file(file);
-  check_file_kind(file.string(), text, true);
+  try {
+    check_file_kind(file.string(), text, true);
+  } catch (const IoError& error) {
+    throw ConfigError(error.what());
+  }
   return parse_task_file(text, file.string(), file.stem().string());
 }
 

@@ -36,9 +36,9 @@ struct TaskFile {
 
 /// Reads a file that an option or field, `given_by` ("--tasks"), names. A line without "task" is of
 /// the task that the file's name gives (FILE of FILE.jsonl); other members of a line are not read,
-/// and empty lines are passed over. MissingPath without the file; IoError that names file and line,
-/// what was expected and what is there, for the first line that is no such object, and for a file
-/// without lines.
+/// and empty lines are passed over. ConfigError (MissingPath without the file) that names file and
+/// line, what was expected and what is there, for the first line that is no such object, and for a
+/// file without lines. IoError for one that cannot be read.
 TaskFile read_task_file(std::string_view given_by, const std::filesystem::path& file);
 /// The same from a text; `name` is that of the file.
 TaskFile parse_task_file(std::string_view text, const std::string& name,

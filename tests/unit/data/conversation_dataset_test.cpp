@@ -14,6 +14,7 @@
 #include "data/conversation_check.h"
 #include "data/conversation_figures.h"
 #include "data/dataset_builder.h"
+#include "data/empty_split.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/token_record.h"
 #include "data/tokenizer/tokenizer.h"
@@ -301,10 +302,20 @@ TEST_F(Conversations, TooLongOnesHaveAdviceThatCanBeFollowed) {
   EXPECT_EQ(expected(packed({prefix}, 32), {.positions = 64, .row_multiple = 16}),
             "rows for it (dataset.packed_sequence_size=48)");
   // Rows are long enough, but conversations are limited.
-  EXPECT_EQ(expected(packed({prefix}, 64), {.longest = 32, .positions = 64}),
+  const std::vector<std::pair<std::string, int64_t>> length{{"model.seq_length", 32}},
+      both{{"dataset.sequence_length", 32}, {"model.seq_length", 32}};
+  EXPECT_EQ(expected(packed({prefix}, 64), {.longest = 32, .positions = 64, .also_given = length}),
             "model.seq_length=40");
-  EXPECT_EQ(expected(packed({prefix}, 36), {.longest = 32, .positions = 64}),
+  EXPECT_EQ(expected(packed({prefix}, 36), {.longest = 32, .positions = 64, .also_given = length}),
             "rows for it (dataset.packed_sequence_size=40 model.seq_length=40)");
+  // A larger model.seq_length than that of rows limits longer ones.
+  EXPECT_EQ(expected(packed({prefix}, 24), {.positions = 64, .also_given = length}),
+            "rows for it (dataset.packed_sequence_size=40 model.seq_length=40)");
+  EXPECT_EQ(
+      expected(
+          config({prefix}, 32),
+          {.positions = 64, .length_given_by = "dataset.sequence_length=", .also_given = both}),
+      "rows for it (dataset.sequence_length=40 model.seq_length=40)");
   // No row that the model can read holds it.
   const std::string cut =
       "dataset.packing_split=true, which cuts it, as the model has 34 positions";
@@ -316,6 +327,33 @@ TEST_F(Conversations, TooLongOnesHaveAdviceThatCanBeFollowed) {
                                             .row_multiple = 4,
                                             .length_given_by = "--sequence-length "}),
             "--sequence-length 32 " + cut);
+}
+
+TEST_F(Conversations, AnEmptySplitHasAWayOut) {
+  DatasetConfig settings = config({write("a", conversations_of({5, 6, 7, 8, 9, 10}))}, 32);
+  settings.split = "969,30,1";
+  const auto problem = [&](Split split) -> std::string {
+    try {
+      DatasetBuilder(settings).build(split, 4);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(
+      problem(Split::valid),
+      HasSubstr("(4 rows asked for); expected larger parts (dataset.split=90,10,0), data for "
+                "each split (dataset.blend_per_split), or a training without evaluation "
+                "(validation.eval_iters=0)"));
+  settings.split = "90,10,0";
+  EXPECT_EQ(problem(Split::valid), "no error");
+  // Of two, and of one that cannot be divided.
+  EXPECT_THAT(empty_split_advice(Split::train, {0, 0}, 2),
+              "; expected larger parts (dataset.split=50,50,0), data for each split "
+              "(dataset.blend_per_split)");
+  EXPECT_THAT(empty_split_advice(Split::train, {0, 0}, 1),
+              "; expected data for each split (dataset.blend_per_split)");
+  EXPECT_EQ(empty_split_advice(Split::valid, {0, 3}, 3), "");
 }
 
 TEST_F(Conversations, PadCuSeqlensMakesRowsOfEquallyManyDocuments) {

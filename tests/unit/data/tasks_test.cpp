@@ -56,12 +56,12 @@ TEST(TaskFiles, ALineThatIsNoTaskIsAnErrorWithItsNumberAndWhatIsExpected) {
     try {
       parse(good + line);
       ADD_FAILURE() << line;
-    } catch (const IoError& error) {
+    } catch (const ConfigError& error) {
       EXPECT_THAT(error.what(), HasSubstr("tasks.jsonl line 2")) << line;
       EXPECT_THAT(error.what(), HasSubstr(expected)) << line;
     }
   }
-  EXPECT_THROW(parse("\n \n"), IoError);
+  EXPECT_THROW(parse("\n \n"), ConfigError);
   EXPECT_THROW(read_task_file("--tasks", "/no/such/file.jsonl"), ConfigError);
   EXPECT_THROW(read_task_file("--tasks", test::test_data("tasks")), ConfigError);
 }

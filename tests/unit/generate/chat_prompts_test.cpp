@@ -81,6 +81,16 @@ TEST_F(ChatPromptsTest, RefuseWhatCannotBeAnswered) {
               HasSubstr("the last message is an answer"));
   EXPECT_THAT(problem(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"),
               HasSubstr("\"image\", and texts alone are answered"));
+  EXPECT_THAT(problem(R"({"messages": [{"role": "user", "content": ["x"]}]})"),
+              HasSubstr("line 1: a part of a message's content has no type"));
+  EXPECT_THAT(problem(R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})"),
+              HasSubstr("line 1: 'text' is missing"));
+  EXPECT_THAT(problem(R"({"messages": [{"role": "user"}]})"),
+              HasSubstr("line 1: a message of the role 'user' has no content"));
+  EXPECT_THAT(problem(R"({"messages": [{"role": "user", "content": 5}]})"),
+              HasSubstr("line 1: the content of a message is int"));
+  EXPECT_THAT(message_of([&] { prompts_.prompt(conversation_of("a\xff"), "the message"); }),
+              HasSubstr("the message: not UTF-8: 1 ill-formed place, the first at byte 2"));
   EXPECT_THAT(
       problem(R"({"image": "a.png", "messages": [{"role": "user", "content": "<image> a"}]})"),
       HasSubstr("the line has pictures ('image'), and texts alone are answered"));

@@ -55,7 +55,7 @@ TEST(Prompts, FilesThatHoldNoneAreRefused) {
     std::istringstream in(text);
     try {
       plain_prompts(read_prompt_lines(in, "file", jsonl));
-    } catch (const IoError& error) {
+    } catch (const ConfigError& error) {
       return error.what();
     }
     return "";
@@ -64,6 +64,8 @@ TEST(Prompts, FilesThatHoldNoneAreRefused) {
   EXPECT_THAT(message("{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n", true), HasSubstr("file line 2"));
   EXPECT_THAT(message("{\"prompt\": 3}\n", true), HasSubstr("found 3"));
   EXPECT_THAT(message("{\"prompt\": ", true), HasSubstr("not valid JSON at byte 11"));
+  EXPECT_THAT(message("a\nb\xff z\n", false),
+              HasSubstr("file line 2: not UTF-8: 1 ill-formed place, the first at byte 2"));
   EXPECT_THROW(read_prompt_file("no/such/file"), ConfigError);
 }
 

@@ -52,6 +52,21 @@ class PackingSettingsTest : public testing::Test {
   std::string chat, plain;
 };
 
+TEST_F(PackingSettingsTest, LengthsThatWereGivenAreNamedInAdvice) {
+  const auto limits = [&](const Overrides& more) {
+    return setup(more).config.dataset.packing.limits;
+  };
+  const ConversationLimits of_model = limits({"model.seq_length=32"});
+  EXPECT_EQ(of_model.length_given_by, "model.seq_length=");
+  EXPECT_EQ(of_model.also_given.size(), 1u);
+  const ConversationLimits both = limits({"model.seq_length=32", "dataset.sequence_length=32"});
+  EXPECT_EQ(both.length_given_by, "dataset.sequence_length=");
+  EXPECT_EQ(both.also_given.size(), 2u);
+  EXPECT_EQ(limits({"dataset.packed_sequence_size=64"}).length_given_by, "");
+  EXPECT_EQ(limits({"dataset.offline_packing_specs={packed_sequence_size: 64}"}).length_given_by,
+            "dataset.offline_packing_specs.packed_sequence_size=");
+}
+
 TEST_F(PackingSettingsTest, TheSizeIsTheLengthOfRows) {
   const RunSetup run = setup({"dataset.packed_sequence_size=64", "model.seq_length=auto"});
   EXPECT_EQ(run.config.model.seq_length.value(), 64);

@@ -51,6 +51,15 @@ TEST(ChatTemplate, ErrorsOfRenderingHaveTheirPlace) {
   EXPECT_THAT(error_of("{{ messages.append(1) }}"), HasSubstr("'append' would change a list"));
 }
 
+TEST(ChatTemplate, TextsMayBeAsLongAsWhatTheyAreMadeOf) {
+  const TemplateLimits few{.small_bytes = 1 << 10};
+  const ChatTemplate twice = ChatTemplate::parse("{{ given ~ given }}{{ given|list|length }}", "x");
+  TemplateVariables variables;
+  variables.set("given", std::string(5000, 'a'));
+  EXPECT_EQ(twice.render(variables, few).text.size(), 10'004u);
+  EXPECT_THAT(error_of("{{ 'x' * 99999 }}", few), HasSubstr("a text of more than"));
+}
+
 TEST(ChatTemplate, EndsWhereATemplateWouldNotEnd) {
   const TemplateLimits few{.steps = 100'000, .output_bytes = 1 << 20};
   EXPECT_THAT(
@@ -60,6 +69,12 @@ TEST(ChatTemplate, EndsWhereATemplateWouldNotEnd) {
               HasSubstr("calls itself"));
   EXPECT_THAT(error_of("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
               HasSubstr("calls itself"));
+  EXPECT_THAT(error_of("{% set n = namespace(x='ab') %}{% for i in range(60) %}"
+                       "{% set n.x = n.x + n.x %}{% endfor %}"),
+              HasSubstr("a text of more than 16777216 bytes"));
+  EXPECT_THAT(error_of("{% set n = namespace(x=[1]) %}{% for i in range(60) %}"
+                       "{% set n.x = n.x + n.x %}{% endfor %}"),
+              HasSubstr("a value of more than 16777216 bytes"));
   EXPECT_THAT(error_of("{{ range(100001) }}"), HasSubstr("more than 100000 items"));
   EXPECT_THAT(error_of("{{ 'x' * 99999999999 }}"), HasSubstr("a text of more than"));
   EXPECT_THAT(error_of("{{ [1] * 99999999 * 99 }}"), HasSubstr("more than"));

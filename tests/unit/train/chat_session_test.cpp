@@ -85,6 +85,14 @@ TEST_F(ChatSessions, PicturesAreOfTheFirstMessageThatStays) {
   chat.ask(conversation_of("all"), "it", nobody);
 }
 
+TEST_F(ChatSessions, AWholeConversationMayBeginWithTheDevelopersMessage) {
+  ChatSession chat = session({.system = "S", .positions = 1000, .max_new_tokens = 10});
+  Conversation whole = conversation_of("a");
+  whole.messages.insert(whole.messages.begin(), ChatMessage::of_text("developer", "D"));
+  chat.ask(whole, "it", [](const std::string&) {});
+  EXPECT_THAT(asked_, ElementsAre("d:D;u:a;"));
+}
+
 TEST_F(ChatSessions, AdaptersAnswerByName) {
   ChatSession chat = session({.positions = 1000, .max_new_tokens = 10, .adapters = {"a", "b"}});
   EXPECT_EQ(chat.adapter(), "");

@@ -104,7 +104,10 @@ TEST_F(SamplePromptFiles, ListWhatCannotBeAsked) {
   EXPECT_THAT([&] { read("a.jsonl", "{\"messages\": []}\n", true); },
               ThrowsMessage<ConfigError>(HasSubstr("a.jsonl line 1")));
   EXPECT_THAT([&] { read("a.jsonl", "{\"text\": \"Hi\"}\n", true); },
-              ThrowsMessage<IoError>(HasSubstr("a.jsonl line 1")));
+              ThrowsMessage<ConfigError>(HasSubstr("a.jsonl line 1")));
+  EXPECT_THAT([&] { read("a.jsonl", "{\"prompt\"\n", true); },
+              ThrowsMessage<ConfigError>(HasSubstr("a.jsonl line 1: not valid JSON")));
+  EXPECT_THROW(read("a.txt", "", true), ConfigError);
 }
 
 TEST(LearnsATemplate, AsTheRecordsOfConversationsSay) {

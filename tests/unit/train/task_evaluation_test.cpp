@@ -160,7 +160,7 @@ TEST(TaskEvaluations, RefusesWhatDoesNotFit) {
   request.tasks = folder / "tasks.jsonl";
   EXPECT_THROW(prepare_task_evaluation(request), ConfigError);
   write_file_atomically(request.tasks, "{}\n");
-  EXPECT_THROW(prepare_task_evaluation(request), IoError);
+  EXPECT_THROW(prepare_task_evaluation(request), ConfigError);
   // A folder without a tokenizer.
   request = request_of(golden, {});
   for (const char* file : {"config.json", "model.safetensors"})

@@ -50,6 +50,8 @@ TEST(TemplateWarnings, NameDataSetsOfAnotherTemplate) {
   EXPECT_THAT(template_warnings(builder, folder / "model"),
               ElementsAre(HasSubstr("model, which has none"), HasSubstr("older: "),
                           HasSubstr("other: "), HasSubstr("merged: its conversations")));
+  EXPECT_THAT(template_warnings(builder, ""),
+              ElementsAre(HasSubstr("has a tokenizer: viaduct chat")));
   config.blend->resize(1);
   test::write_chat_model(folder / "model", test::kChatMl);
   DatasetBuilder alone(config, 64);
