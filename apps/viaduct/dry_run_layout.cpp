@@ -31,6 +31,7 @@ std::vector<GroupKind> shown_kinds(const Mesh& mesh) {
     const auto kind = static_cast<GroupKind>(i);
     const std::string_view name = group_kind_name(kind);
     if (!experts && (name.starts_with("expert") || kind == GroupKind::ep)) continue;
+    if (kind == GroupKind::tp_split && !mesh.is_split()) continue;
     if (kind == GroupKind::encoder_positions && mesh.parts().encoder_stages.empty()) continue;
     if (kind == GroupKind::decoder_positions && mesh.parts().decoder_stages.empty()) continue;
     kinds.push_back(kind);
@@ -84,6 +85,8 @@ std::string chunk_text(const ChunkLayers& chunk) {
 std::string mesh_text(const Mesh& mesh) {
   std::string text = fmt::format("tp {}, cp {}, dp {}, pp {}", mesh.size(Axis::tp),
                                  mesh.size(Axis::cp), mesh.size(Axis::dp), mesh.size(Axis::pp));
+  if (mesh.is_split())
+    text += fmt::format(" of which {} have tp {}", mesh.front_stages(), mesh.front_tp());
   if (cuts_experts(mesh)) {
     text += fmt::format(", ep {}, tp of experts {}", mesh.size(Grid::expert, Axis::ep),
                         mesh.size(Grid::expert, Axis::tp));

@@ -179,7 +179,9 @@ FieldGroup parallel_fields(ParallelConfig& config) {
       .field("encoder_tensor_model_parallel_size", config.encoder_tensor_model_parallel_size,
              "etp: tp of the encoder's stages; 0: tensor_model_parallel_size.")
       .range(0, kMostRanks)
-      .constraint("needs encoder_pipeline_model_parallel_size above 0; 0 or tp");
+      .constraint(
+          "needs encoder_pipeline_model_parallel_size above 0; 0 or tp, for a vision tower also a "
+          "divisor or a multiple of tp");
   group
       .field("context_parallel_size", config.context_parallel_size,
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "

@@ -13,11 +13,13 @@ namespace viaduct {
 namespace {
 
 // Which runs have communicators of a kind: all, those with experts, those whose tokens are sent by
-// domain, those with some stages, or none yet (its groups are listed by the dry run).
-enum class Use { always, experts, domains, stages, listed };
+// domain, those with some stages, those with a split mesh, or none yet (its groups are listed by
+// the dry run).
+enum class Use { always, experts, domains, stages, split, listed };
 
-// Which stages of the axis pp are in a group; each of the others is alone.
-enum class Stages { all, embedding, encoder, decoder };
+// Which stages of the axis pp are in a group; each of the others is alone. `own`: the stage of the
+// rank, and of it the ranks that have the place of one beyond the split.
+enum class Stages { all, embedding, encoder, decoder, own };
 
 struct KindRow {
   std::string_view name;
@@ -38,6 +40,7 @@ const KindRow& row_of(GroupKind kind) {
       {"dp", kDense, {dp}, always},
       {"tp", kDense, {tp}, always},
       {"tp.kv", kDense, {tp_kv}, always},
+      {"tp.split", kDense, {tp}, split, Stages::own},
       {"cp", kDense, {cp}, always},
       {"cp.inner", kDense, {cp_inner}, always},
       {"cp.outer", kDense, {cp_outer}, always},
@@ -117,7 +120,8 @@ std::vector<GroupKind> communicator_kinds(const Mesh& mesh) {
   for_each_kind([&](GroupKind kind, const KindRow& row) {
     if (row.use == Use::always || (row.use == Use::experts && experts) ||
         (row.use == Use::domains && mesh.parts().expert_domains > 1) ||
-        (row.use == Use::stages && !stages_of(mesh, row.stages).empty()))
+        (row.use == Use::stages && !stages_of(mesh, row.stages).empty()) ||
+        (row.use == Use::split && mesh.is_split()))
       kinds.push_back(kind);
   });
   return kinds;
@@ -125,9 +129,16 @@ std::vector<GroupKind> communicator_kinds(const Mesh& mesh) {
 
 std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank rank) {
   const KindRow& row = row_of(kind);
-  std::vector<GlobalRank> ranks = mesh.group(row.grid, rank, row.axes);
-  if (row.stages == Stages::all) return ranks;
+  if (row.stages == Stages::all) return mesh.group(row.grid, rank, row.axes);
   std::vector<GlobalRank> some;
+  if (row.stages == Stages::own) {
+    const std::vector<GlobalRank> ranks = mesh.group(row.grid, rank, row.axes);
+    const int parts = mesh.split_parts(rank);
+    const auto first =
+        ranks.begin() + mesh.coordinate(rank, Axis::tp).value / parts * ptrdiff_t{parts};
+    return {first, first + parts};
+  }
+  const std::vector<GlobalRank> ranks = mesh.at_each_stage(rank);
   for (const int stage : stages_of(mesh, row.stages))
     some.push_back(ranks[static_cast<size_t>(stage)]);
   if (std::ranges::find(some, rank) == some.end()) return {rank};

@@ -17,6 +17,7 @@ enum class GroupKind {
   dp,                  // replicas of the same sequence part
   tp,                  // share each layer
   tp_kv,               // hold the same key-value heads
+  tp_split,            // have the place of one rank beyond a split of the mesh
   cp,                  // share a sequence
   cp_inner,            // its level of all-to-all
   cp_outer,            // its level of rings
@@ -39,7 +40,7 @@ enum class GroupKind {
   expert_dp_outer,
   statistics,  // one instance of the distributed optimizer: gradient norm
 };
-inline constexpr int kGroupKinds = 27;
+inline constexpr int kGroupKinds = 28;
 
 /// "dp_cp", "dp_cp.inner", "tp.kv" …: what records, messages and the dry run call it.
 std::string_view group_kind_name(GroupKind kind);

@@ -80,6 +80,8 @@ Mesh Mesh::make(const MeshSizes& sizes, std::string_view order, const GroupSizes
   for (const int size : {sizes.ranks, sizes.tp, sizes.cp, sizes.pp, sizes.ep, etp})
     VIADUCT_CHECK(ConfigError, size >= 1, "mesh: a size of {} (expected at least 1)", size);
   const std::vector<Axis> axes = parse_order(order);
+  if (sizes.front_stages > 0 && sizes.front_tp > 0 && sizes.front_tp != sizes.tp)
+    return make_split(sizes, order, parts);
   const int dp = data_size("attention", sizes.ranks, int64_t{1} * sizes.tp * sizes.cp * sizes.pp);
   const int expert_dp = data_size("expert", sizes.ranks, int64_t{1} * etp * sizes.ep * sizes.pp);
   Mesh mesh;
@@ -108,9 +110,40 @@ Mesh Mesh::make(const MeshSizes& sizes, std::string_view order, const GroupSizes
 Mesh::Mesh(const std::array<int, kAxes>& sizes, std::string_view order)
     : Mesh(make(dense_sizes(sizes), order)) {}
 
+Mesh Mesh::make_split(const MeshSizes& sizes, std::string_view order, const GroupSizes& parts) {
+  const int stages = sizes.pp - sizes.front_stages;
+  VIADUCT_CHECK(
+      ConfigError, stages >= 1 && parse_order(order).back() == Axis::pp,
+      "mesh order \"{}\": {} of {} stages with a tensor size of their own; expected fewer, "
+      "and pp last",
+      order, sizes.front_stages, sizes.pp);
+  const int64_t front = int64_t{1} * sizes.front_tp * sizes.front_stages,
+                replica = front + int64_t{1} * sizes.tp * stages;
+  const int data = data_size("attention", sizes.ranks, replica);
+  MeshSizes first{.ranks = static_cast<int>(data * front),
+                  .tp = sizes.front_tp,
+                  .cp = sizes.cp,
+                  .pp = sizes.front_stages};
+  MeshSizes rest = sizes;
+  rest.ranks -= first.ranks, rest.pp = stages, rest.front_stages = rest.front_tp = 0;
+  auto back = std::make_shared<const Mesh>(make(rest, order));
+  Mesh mesh = *back;
+  mesh.ranks_ = sizes.ranks;
+  mesh.front_ = std::make_shared<const Mesh>(make(first, order));
+  mesh.back_ = std::move(back);
+  return mesh.with(parts);
+}
+
 Mesh Mesh::with(const GroupSizes& parts) const {
   Mesh other = *this;
   other.parts_ = parts;
+  if (is_split()) {
+    GroupSizes side = parts;
+    side.embedding_stages.clear(), side.encoder_stages.clear(), side.decoder_stages.clear();
+    other.back_ = std::make_shared<const Mesh>(back_->with(side));
+    side.kv_replicas = side.expert_domains = 1;
+    other.front_ = std::make_shared<const Mesh>(front_->with(side));
+  }
   other.check_parts();
   return other;
 }
@@ -159,6 +192,7 @@ int Mesh::data_ranks(Grid grid) const {
 }
 
 int Mesh::size(Grid grid, Axis axis) const {
+  if (is_split() && axis == Axis::pp) return front_->size(axis) + back_->size(axis);
   const GridShape& g = shape(grid);
   const bool attention = grid == Grid::attention;
   switch (axis) {
@@ -221,6 +255,12 @@ Mesh::Digits Mesh::digits(Grid grid, GlobalRank rank, Axis axis) const {
 }
 
 AxisRank Mesh::coordinate(Grid grid, GlobalRank rank, Axis axis) const {
+  if (is_split()) {
+    int first = 0;
+    const Mesh& side = side_of(rank, first);
+    const int before = first > 0 && axis == Axis::pp ? front_->size(Axis::pp) : 0;
+    return {before + side.coordinate(grid, {rank.value - first}, axis).value};
+  }
   // In closed form: loops over all ranks of a large run ask for it.
   const auto whole = [&](Axis one) { return coordinate(grid, rank, one).value; };
   const auto place_among_data_ranks = [&] {
@@ -251,6 +291,7 @@ std::vector<GlobalRank> Mesh::group(Grid grid, GlobalRank rank,
                                     const std::vector<Axis>& axes) const {
   VIADUCT_CHECK(CommError, rank.value >= 0 && rank.value < ranks_, "mesh: rank {} of {}",
                 rank.value, ranks_);
+  if (is_split()) return split_group(grid, rank, axes);
   std::vector<int> members{rank.value};
   unsigned seen = 0;
   for (const Axis axis : axes) {
@@ -275,8 +316,75 @@ std::vector<GlobalRank> Mesh::group(Grid grid, GlobalRank rank,
 }
 
 bool Mesh::leads(Grid grid, GlobalRank rank, const std::vector<Axis>& axes) const {
+  if (is_split() && std::ranges::count(axes, Axis::pp) > 0 &&
+      coordinate(grid, rank, Axis::tp).value > 0)
+    return false;
   return std::all_of(axes.begin(), axes.end(),
                      [&](Axis axis) { return coordinate(grid, rank, axis).value == 0; });
+}
+
+const Mesh& Mesh::side_of(GlobalRank rank, int& first) const {
+  first = rank.value < front_->ranks() ? 0 : front_->ranks();
+  return first == 0 ? *front_ : *back_;
+}
+
+int Mesh::rank_at(int tp, int cp, int dp, int pp) const {
+  const std::array<int, kAxes>& strides = shape(Grid::attention).strides;
+  return tp * strides[at(Axis::tp)] + cp * strides[at(Axis::cp)] + dp * strides[at(Axis::dp)] +
+         pp * strides[at(Axis::pp)];
+}
+
+std::vector<GlobalRank> Mesh::split_group(Grid grid, GlobalRank rank,
+                                          std::vector<Axis> axes) const {
+  int first = 0;
+  const Mesh& side = side_of(rank, first);
+  std::vector<GlobalRank> ranks;
+  const auto add = [&](const Mesh& mesh, int begin, int one) {
+    for (const GlobalRank member : mesh.group(grid, {one}, axes))
+      ranks.push_back({begin + member.value});
+  };
+  // Experts are on the back alone.
+  if (grid == Grid::expert || std::ranges::count(axes, Axis::pp) == 0) {
+    add(side, first, rank.value - first);
+    return ranks;
+  }
+  if (std::ranges::count(axes, Axis::tp) == 0) axes.push_back(Axis::tp);
+  const int cp = coordinate(rank, Axis::cp).value, dp = coordinate(rank, Axis::dp).value;
+  add(*front_, 0, front_->rank_at(0, cp, dp, 0));
+  add(*back_, front_->ranks(), back_->rank_at(0, cp, dp, 0));
+  return ranks;
+}
+
+std::vector<GlobalRank> Mesh::places_in_stage(GlobalRank rank, int stage) const {
+  const int cp = coordinate(rank, Axis::cp).value, dp = coordinate(rank, Axis::dp).value,
+            tp = coordinate(rank, Axis::tp).value;
+  if (!is_split()) return {{rank_at(tp, cp, dp, stage)}};
+  int own_first = 0;
+  const Mesh& own = side_of(rank, own_first);
+  const bool in_front = stage < front_stages();
+  const Mesh& other = in_front ? *front_ : *back_;
+  const int first = in_front ? 0 : front_->ranks(),
+            local = in_front ? stage : stage - front_stages(), own_size = own.size(Axis::tp),
+            size = other.size(Axis::tp), count = std::max(1, size / own_size);
+  std::vector<GlobalRank> ranks;
+  for (int i = 0; i < count; ++i)
+    ranks.push_back({first + other.rank_at(tp * size / own_size + i, cp, dp, local)});
+  return ranks;
+}
+
+std::vector<GlobalRank> Mesh::at_each_stage(GlobalRank rank) const {
+  std::vector<GlobalRank> ranks;
+  for (int stage = 0; stage < size(Axis::pp); ++stage)
+    ranks.push_back(places_in_stage(rank, stage).front());
+  return ranks;
+}
+
+int Mesh::split_parts(GlobalRank rank) const {
+  if (!is_split()) return 1;
+  int first = 0;
+  const int own = side_of(rank, first).size(Axis::tp),
+            other = first == 0 ? back_->size(Axis::tp) : front_->size(Axis::tp);
+  return std::max(1, own / other);
 }
 
 }  // namespace viaduct

@@ -3,10 +3,13 @@
 // an order string. Dense weights and activations live on the attention grid tp × cp × dp × pp,
 // experts on the expert grid tp × ep × dp × pp, whose tp and dp are its own. "Axis" means an axis
 // of the mesh, "dim" a dim of a tensor. Groups are computed from strides, not enumerated: a mesh of
-// many thousand ranks costs nothing. Rules: Megatron-Core's rank order.
+// many thousand ranks costs nothing. Rules: Megatron-Core's rank order. The first stages may have a
+// tensor size of their own: then they are a mesh in front of the others' mesh, with the same cp and
+// dp, and a group along pp has all tensor ranks of its stages.
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -55,6 +58,8 @@ struct MeshSizes {
   int tp = 1, cp = 1, pp = 1;
   int ep = 1;
   int etp = 0;  // tp of the expert grid; 0: tp
+  /// How many of the pp stages are in front of the others, and their tp; 0: that of the others.
+  int front_stages = 0, front_tp = 0;
 };
 
 /// Sizes of the declared parts of axes.
@@ -91,6 +96,20 @@ class Mesh {
   /// The same mesh with other parts.
   Mesh with(const GroupSizes& parts) const;
 
+  /// Whether the first stages have another tensor size than the rest, of which `size` tells.
+  bool is_split() const { return front_ != nullptr; }
+  /// Stages in front of the others, and their tensor size; of a split mesh.
+  int front_stages() const { return front_->size(Axis::pp); }
+  int front_tp() const { return front_->size(Axis::tp); }
+  /// The rank at the place of `rank` in each stage. Where n tensor ranks of one stage have the
+  /// place of one of another: the first of them.
+  std::vector<GlobalRank> at_each_stage(GlobalRank rank) const;
+  /// The ranks of a stage that have the place of `rank`: one, or n.
+  std::vector<GlobalRank> places_in_stage(GlobalRank rank, int stage) const;
+  /// How many tensor ranks of the rank's stages have the place of one rank at the other side of the
+  /// split; 1: no others, or the mesh is not split.
+  int split_parts(GlobalRank rank) const;
+
   int ranks() const { return ranks_; }
   const GroupSizes& parts() const { return parts_; }
   int size(Axis axis) const { return size(Grid::attention, axis); }
@@ -125,12 +144,20 @@ class Mesh {
   Digits digits(Grid grid, GlobalRank rank, Axis axis) const;
   Digits data_digits(Grid grid, GlobalRank rank, bool inner) const;
   int context_inner() const;
+  /// Of a split mesh: the side that has the rank, and the number of its first rank.
+  const Mesh& side_of(GlobalRank rank, int& first) const;
+  /// Of a mesh that is not split: the rank with tensor rank `tp` in stage `pp` at this place.
+  int rank_at(int tp, int cp, int dp, int pp) const;
+  static Mesh make_split(const MeshSizes& sizes, std::string_view order, const GroupSizes& parts);
+  std::vector<GlobalRank> split_group(Grid grid, GlobalRank rank, std::vector<Axis> axes) const;
   int data_ranks(Grid grid) const;
   void check_parts() const;
 
   int ranks_ = 1;
   std::array<GridShape, 2> grids_;
   GroupSizes parts_;
+  /// Of a split mesh; `grids_` are those of the back.
+  std::shared_ptr<const Mesh> front_, back_;
 };
 
 }  // namespace viaduct

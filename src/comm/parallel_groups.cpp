@@ -62,17 +62,35 @@ ParallelGroups::ParallelGroups(const Mesh& mesh, Group world,
     groups_[static_cast<size_t>(kind)] = world_->split(members, std::string(group_kind_name(kind)));
   }
   if (mesh.parts().document_groups) documents_ = document_groups(dp_cp());
+  find_stages(mesh);
   open_channels();
-  if (!of_tp.empty()) tp().open_connections(of_tp);
+  if (!of_tp.empty() && tp().size() > 1) tp().open_connections(of_tp);
+}
+
+void ParallelGroups::find_stages(const Mesh& mesh) {
+  const GlobalRank me{world_->rank()};
+  const std::vector<GlobalRank> members = group_ranks(mesh, GroupKind::pp, me);
+  const auto place = [&](GlobalRank rank) {
+    return static_cast<int>(std::ranges::find(members, rank) - members.begin());
+  };
+  stages_ = mesh.size(Axis::pp), stage_ = mesh.coordinate(me, Axis::pp).value;
+  for (int stage = 0; stage < stages_; ++stage) {
+    std::vector<int>& ranks = in_stage_.emplace_back();
+    for (const GlobalRank rank : mesh.places_in_stage(me, stage)) ranks.push_back(place(rank));
+    const auto first = std::ranges::find_if(
+        members, [&](GlobalRank rank) { return mesh.coordinate(rank, Axis::pp).value == stage; });
+    roots_.push_back(static_cast<int>(first - members.begin()));
+  }
 }
 
 void ParallelGroups::open_channels() {
   // Stages send to their neighbours, the last one also to the first.
   std::vector<int> neighbours;
-  const int stages = pp().size(), stage = pp().rank();
-  for (const int other : {(stage + 1) % stages, (stage + stages - 1) % stages}) {
-    if (other != stage && std::count(neighbours.begin(), neighbours.end(), other) == 0)
-      neighbours.push_back(other);
+  for (const int stage : {(stage_ + 1) % stages_, (stage_ + stages_ - 1) % stages_}) {
+    for (const int other : in_stage(stage)) {
+      if (stage != stage_ && std::count(neighbours.begin(), neighbours.end(), other) == 0)
+        neighbours.push_back(other);
+    }
   }
   pp().open_channels(neighbours, false);
   // Rings of context ranks, and of products in chunks.

@@ -42,18 +42,32 @@ class ParallelGroups {
   Communicator& dp_cp() const { return *of(GroupKind::dp_cp); }
   Communicator& dp_cp_inner() const { return *of(GroupKind::dp_cp_inner); }
   Communicator& dp_cp_outer() const { return *of(GroupKind::dp_cp_outer); }
+  /// Of a split mesh with all tensor ranks of its stages: a rank of it is no stage's number.
   Communicator& pp() const { return *of(GroupKind::pp); }
+  /// This rank's pipeline stage, of so many.
+  int stage() const { return stage_; }
+  int stages() const { return stages_; }
+  /// The ranks of pp() in a stage that have this rank's place: several where they have parts of it.
+  const std::vector<int>& in_stage(int stage) const {
+    return in_stage_[static_cast<size_t>(stage)];
+  }
+  /// The rank of pp() that gives to all what the tensor ranks of a stage have alike.
+  int root_of(int stage) const { return roots_[static_cast<size_t>(stage)]; }
   Communicator& embedding() const { return *of(GroupKind::embedding); }
   /// Runs of 1, 2, 4, … ranks of dp_cp with this rank, each of which can share a document; none
   /// unless the mesh has document groups.
   const std::vector<Group>& documents() const { return documents_; }
 
  private:
+  void find_stages(const Mesh& mesh);
   void open_channels();
 
   Group world_;
   std::array<Group, kGroupKinds> groups_;  // by GroupKind; null: the run has none of it
   std::vector<Group> documents_;
+  int stage_ = 0, stages_ = 1;
+  std::vector<std::vector<int>> in_stage_;  // by stage
+  std::vector<int> roots_;                  // by stage
 };
 
 /// Whether this is the first of the ranks that read the same rows: only this rank's counts are

@@ -370,7 +370,7 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
 std::vector<DryRun> dry_run_stages(const RunSetup& setup, const Deadline& deadline) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<DryRun> stages;
-  for (const GlobalRank first : run.parallelism.mesh.group({0}, {Axis::pp}))
+  for (const GlobalRank first : run.parallelism.mesh.at_each_stage({0}))
     stages.push_back(dry_run(setup, first, nullptr, false, false, {deadline}));
   return stages;
 }

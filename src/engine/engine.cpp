@@ -55,7 +55,7 @@ void Engine::begin_step(const StepInputs& inputs) {
 
 ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
   ScheduleSettings schedule = run_.parallelism.schedule;
-  schedule.pp = groups_.pp().size();
+  schedule.pp = groups_.stages();
   schedule.virtual_stages = static_cast<int>(model_->chunks().size());
   schedule.micro_batches = micro_batches;
   return schedule;
@@ -63,7 +63,7 @@ ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
 
 ActionList Engine::actions_of(int64_t micro_batches) const {
   const ScheduleSettings schedule = schedule_of(micro_batches);
-  ActionList actions = stage_schedule(schedule, groups_.pp().rank());
+  ActionList actions = stage_schedule(schedule, groups_.stage());
   if (!schedule.combines) return actions;
   std::vector<ChunkTurns> turns;
   for (size_t chunk = 0; chunk < model_->chunks().size(); ++chunk)
@@ -122,7 +122,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                       .phases = &phases_},
                      uploaded);
     ActionFollower* const follower = instances ? &*instances : nullptr;
-    run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor, follower);
+    run_schedule(actions, stage, groups_, run_.parallelism.executor, follower);
   };
   if (step_graph_ == nullptr) return run([&](int64_t i) { return upload_at(i, nullptr); });
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };
@@ -254,7 +254,7 @@ double Engine::total_loss(std::string_view reason) {
   OpContext context{device_, ops_};
   // Tensor ranks have the same sum each; only the stage with the head has one.
   reproducible_all_reduce(context, groups_.dp_cp(), loss_state_);
-  groups_.pp().broadcast(loss_state_, run_.parallelism.head_stage()).wait();
+  groups_.pp().broadcast(loss_state_, groups_.root_of(run_.parallelism.head_stage())).wait();
   sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
   return read_scalar(StepScalar::loss_sum, reason);
 }
@@ -267,7 +267,7 @@ std::vector<double> Engine::depth_losses() {
     for (const int64_t sum : {0, 1})
       reproducible_all_reduce(context, groups_.dp_cp(), depth_losses_.select(depth).select(sum));
   }
-  groups_.pp().broadcast(depth_losses_, run_.parallelism.head_stage()).wait();
+  groups_.pp().broadcast(depth_losses_, groups_.root_of(run_.parallelism.head_stage())).wait();
   const Tensor value = context.allocate(DType::f64, {1}, MemoryTag::other);
   const auto read = [&](int64_t depth, int64_t sum) {
     sum_value(context, {depth_losses_.select(depth).select(sum), value});

@@ -25,6 +25,11 @@ BatchPlace Engine::batch_place() const {
                                           tokens_together(run_.layers.precision.products));
   place.attention_chunk = model_->config().attention_chunk();
   place.images = image_form(model_->config().vision);
+  // Ranks of a vision tower alone have no stream of text, which their number might not divide.
+  if (std::ranges::all_of(model_->chunks(), [](const ModelChunk& chunk) {
+        return chunk.holds.encoder.of_images && chunk.holds.ends_in_encoder();
+      }))
+    place.stream_parts = 1, place.stream_part = 0;
   place.has_tower = std::ranges::any_of(
       model_->chunks(), [](const ModelChunk& chunk) { return chunk.holds.encoder.of_images; });
   return place;
@@ -75,9 +80,9 @@ void Engine::run_forwards(int64_t count, const StageSettings& settings,
                           ModelStage::BatchAt batch_at) {
   RankContext rank = context(false, false);
   ModelStage stage(*model_, rank, settings, batch_at);
-  const ScheduleSettings schedule = forward_schedule(run_.parallelism.schedule, groups_.pp().size(),
-                                                     model_->chunks().size(), count);
-  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
+  const ScheduleSettings schedule =
+      forward_schedule(run_.parallelism.schedule, groups_.stages(), model_->chunks().size(), count);
+  run_schedule(stage_schedule(schedule, groups_.stage()), stage, groups_,
                run_.parallelism.executor);
 }
 

@@ -49,7 +49,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
     // that is combined with a forward begins before its end.
     const ScheduleSettings& schedule = run_.parallelism.schedule;
     const bool turns =
-        !schedule.combines && (groups_.pp().size() == 1 || schedule.kind != ScheduleKind::gpipe);
+        !schedule.combines && (groups_.stages() == 1 || schedule.kind != ScheduleKind::gpipe);
     gathers_ = std::make_unique<GatherSegments>(*store_, turns ? model_->head() : nullptr);
   }
   if (run_.purpose == EnginePurpose::train)

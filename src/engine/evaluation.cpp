@@ -35,7 +35,7 @@ std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
                                        const MicroBatchPlace& place, const EvaluationHooks& hooks) {
   EvaluationSums sums;
   std::exception_ptr unread;  // the other ranks wait for what this one computes all the same
-  const int64_t at_once = evaluated_at_once(engine.groups().pp().size());
+  const int64_t at_once = evaluated_at_once(engine.groups().stages());
   for (int64_t begin = 0; begin < set.micro_batches; begin += at_once) {
     if (hooks.stop && hooks.stop()) return std::nullopt;
     sums.loss += engine.evaluate(std::min(at_once, set.micro_batches - begin), [&](int64_t i) {

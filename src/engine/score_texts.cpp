@@ -72,7 +72,7 @@ std::optional<std::vector<TextLikelihood>> score_texts(Engine& engine,
       {.tokens = settings.micro_batch_tokens, .longest = engine.run().positions, .cp = place.cp});
   const int64_t ranks = groups.dp().size(), rank = groups.dp().rank();
   const int64_t count = (batches.count() + ranks - 1) / ranks;
-  const int64_t at_once = evaluated_at_once(groups.pp().size());
+  const int64_t at_once = evaluated_at_once(groups.stages());
   // Every tensor rank has the same logits.
   const bool counts = groups.tp().rank() == 0;
   std::vector<PartialScore> mine(settings.requests);

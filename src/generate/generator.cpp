@@ -233,8 +233,8 @@ Tensor Generator::run(Feed ids) {
                     .hooks = borrowed_ ? borrowed_->hooks : std::vector<SegmentHooks*>()},
                    this_one);
   const ScheduleSettings schedule =
-      forward_schedule(settings_.parallelism.schedule, groups_.pp().size(), model.chunks().size());
-  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
+      forward_schedule(settings_.parallelism.schedule, groups_.stages(), model.chunks().size());
+  run_schedule(stage_schedule(schedule, groups_.stage()), stage, groups_,
                settings_.parallelism.executor);
   cache_->end_step();
   cache_->forget(pass.filled, pass.filling);
@@ -261,7 +261,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
     });
   }
   groups_.tp().broadcast(chosen, 0).wait_host();
-  groups_.pp().broadcast(chosen, settings_.parallelism.head_stage()).wait_host();
+  groups_.pp().broadcast(chosen, groups_.root_of(settings_.parallelism.head_stage())).wait_host();
   if (borrowed_) groups_.dp().broadcast(chosen, 0).wait_host();
   return {tokens, tokens + fed};
 }

@@ -298,10 +298,11 @@ ParameterPointer held_by(const ParameterPointer& parameter, const ModelPlace& pl
 
 /// What leaves a chunk without the head: a block, the decoder's embedding or the head comes next.
 std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelConfig& c,
-                                                                  const ChunkLayers& held) {
+                                                                  const ChunkLayers& held,
+                                                                  int split_parts) {
   if (held.ends_in_encoder() && held.encoder.of_images) {
-    return [c, tower = held.encoder](const RankContext& context, const Batch& batch) {
-      return edge_behind_tower(c, tower, context, batch);
+    return [c, split_parts, tower = held.encoder](const RankContext& context, const Batch& batch) {
+      return edge_behind_tower(c, tower, split_parts, context, batch);
     };
   }
   const bool in_encoder = held.ends_in_encoder();
@@ -462,7 +463,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                     of_encoder, *rotary, chunk.layers);
     }
     if (layers.embedding) {
-      if (config.vision.any()) build_image_gather(config, chunk.layers);
+      if (config.vision.any()) build_image_gather(maker, chunk.layers);
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
         position_table =
@@ -501,7 +502,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));
     } else {
-      chunk.after = edge_behind(config, layers);
+      chunk.after = edge_behind(config, layers, place.split_parts);
     }
     chunks.push_back(std::move(chunk));
   }

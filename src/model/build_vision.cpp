@@ -9,6 +9,7 @@
 #include "nn/encoder_rows.h"
 #include "nn/feature_tap.h"
 #include "nn/image_gather.h"
+#include "nn/image_parts.h"
 #include "nn/image_projector.h"
 #include "nn/patch_embedding.h"
 #include "nn/pooled_projector.h"
@@ -233,23 +234,31 @@ void build_vision(const BlockMaker& text, const EncoderChunk& held, std::vector<
   }
   if (projector) add_segment("vision.projector", std::move(projector));
   if (!held.norm) return;
+  if (text.place.split_parts > 1)
+    add_segment("vision.part",
+                std::make_unique<ImagePartSegment>(vision.tokens(), vision.rows(),
+                                                   text.config.hidden, vision.trains_features()));
   if (auto unread_parts = build_unread(make); !unread_parts->parameters().empty())
     add_segment("vision.unread", std::move(unread_parts));
 }
 
-void build_image_gather(const ModelConfig& text, std::vector<Layer>& layers) {
+void build_image_gather(const BlockMaker& text, std::vector<Layer>& layers) {
+  const int64_t hidden = text.config.hidden;
+  const bool trains = text.config.vision.trains_features();
   Layer& layer = layers.emplace_back(Layer{"vision.gather", {}});
-  layer.segments.push_back(
-      std::make_unique<ImageGatherSegment>(text.hidden, text.vision.trains_features()));
+  if (text.place.split_parts > 1)
+    layer.segments.push_back(std::make_unique<ImagePartsSegment>(hidden, trains));
+  layer.segments.push_back(std::make_unique<ImageGatherSegment>(hidden, trains));
 }
 
-Edge edge_behind_tower(const ModelConfig& text, const EncoderChunk& held,
+Edge edge_behind_tower(const ModelConfig& text, const EncoderChunk& held, int split_parts,
                        const RankContext& context, const Batch& batch) {
   const VisionConfig& vision = text.vision;
   const Batch& rows = encoder_rows(batch).rows;
   if (held.norm) {
+    const int64_t all = rows.stream_tokens / vision.tokens() * vision.rows();
     EdgeTensor features = image_features_edge(
-        context, rows.stream_tokens / vision.tokens() * vision.rows(), text.hidden);
+        context, split_parts > 1 ? image_part_rows(context, all) : all, text.hidden);
     features.needs_gradient = vision.trains_features();
     return {features};
   }

@@ -13,11 +13,11 @@ namespace viaduct {
 void build_vision(const BlockMaker& text, const EncoderChunk& held, std::vector<Layer>& layers);
 
 /// What the chunk with the token embedding does with the projector's output.
-void build_image_gather(const ModelConfig& text, std::vector<Layer>& layers);
+void build_image_gather(const BlockMaker& text, std::vector<Layer>& layers);
 
 /// What leaves a chunk that ends in the tower: the projector's output, or the stream and the
-/// features that are read before.
-Edge edge_behind_tower(const ModelConfig& text, const EncoderChunk& held,
+/// features that are read before. `split_parts`: as ModelPlace.
+Edge edge_behind_tower(const ModelConfig& text, const EncoderChunk& held, int split_parts,
                        const RankContext& context, const Batch& batch);
 
 }  // namespace viaduct

@@ -1,5 +1,7 @@
 #include "model/model_place.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/model_config.h"
 #include "pipeline/layer_map.h"
@@ -20,7 +22,8 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
     place.expert_domains = mesh.size(Grid::expert, Axis::ep_outer);
   }
   place.vocabulary_multiple = parallelism.vocabulary_multiple;
-  place.pp = groups.pp().size(), place.pp_rank = groups.pp().rank();
+  place.pp = groups.stages(), place.pp_rank = groups.stage();
+  place.split_parts = mesh.split_parts({groups.world().rank()});
   place.embedding_stages = mesh.parts().embedding_stages;
   place.encoder_stages = mesh.parts().encoder_stages;
   place.decoder_stages = mesh.parts().decoder_stages;
@@ -31,6 +34,11 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
 }
 
 void check_model_place(const ModelConfig& config, const ModelPlace& place) {
+  // Of a vision tower alone other sizes are cut (model/build_vision.h).
+  const auto of_tower = [](const ChunkLayers& chunk) {
+    return chunk.encoder.of_images && chunk.ends_in_encoder();
+  };
+  if (!place.chunks.empty() && std::ranges::all_of(place.chunks, of_tower)) return;
   std::vector<std::string> problems;
   const auto divides = [&](const char* field, const char* what, int64_t size) {
     if (size % place.tp != 0)

@@ -21,6 +21,8 @@ struct ModelPlace {
   /// Rows of the vocabulary tables are padded to a multiple of this times tp.
   int64_t vocabulary_multiple = 1;
   int pp = 1, pp_rank = 0;
+  /// Tensor ranks of these that have the place of one rank beyond a split of the mesh.
+  int split_parts = 1;
   /// The chunks of this rank in their order in the model; empty: all layers in one (pp 1).
   std::vector<ChunkLayers> chunks;
   /// Of a model with an encoder, the stages that hold its token table, and the tables of relative

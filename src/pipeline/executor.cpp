@@ -11,9 +11,9 @@ namespace {
 
 class Executor {
  public:
-  Executor(StageProgram& program, Communicator& pp, const ExecutorSettings& settings,
+  Executor(StageProgram& program, const StagePeers& peers, const ExecutorSettings& settings,
            ActionFollower* follower)
-      : program_(program), pp_(pp), settings_(settings), follower_(follower) {}
+      : program_(program), peers_(peers), settings_(settings), follower_(follower) {}
 
   void run(const Action& action) {
     if (action.begins >= 0) program_.begin_chunk(action.begins);
@@ -93,7 +93,7 @@ class Executor {
     const bool at_chunks_end = segment == (flow == Flow::activations ? 0 : SegmentRange::kEnd);
     const At edge = edge_at(action, flow, segment);
     VIADUCT_CHECK(CommError, at_chunks_end || inside_.contains(edge),
-                  "pipeline: stage {}: {}: the range beside it has not run", pp_.rank(),
+                  "pipeline: stage {}: {}: the range beside it has not run", peers_.stage(),
                   describe(action));
     return take(at_chunks_end ? received_ : inside_, edge);
   }
@@ -117,14 +117,12 @@ class Executor {
     const Message& m = action.message;
     const Edge tensors = program_.edge(action);
     VIADUCT_CHECK(CommError, tensors.empty() || made_.contains(edge_of(action)),
-                  "pipeline: stage {}: {}: its tensors were not computed", pp_.rank(),
+                  "pipeline: stage {}: {}: its tensors were not computed", peers_.stage(),
                   describe(action));
     UnderWay& message = under_way_[key_of(m)];
     message.tensors = take(made_, edge_of(action));
-    for (const EdgeTensor& tensor : tensors) {
-      if (tensor.shape.elements() > 0)
-        message.handles.push_back(pp_.send(message.tensors.get(tensor.name), m.peer, m.flow));
-    }
+    for (const EdgeTensor& tensor : tensors)
+      peers_.send(message.tensors.get(tensor.name), m.peer, m.flow, message.handles);
   }
 
   void post_receive(const Action& action) {
@@ -133,16 +131,14 @@ class Executor {
     for (const EdgeTensor& tensor : program_.edge(action)) {
       const Tensor buffer = program_.allocate(tensor, m.flow);
       message.tensors.set(tensor.name, buffer);
-      // Both ends know by the batch that there is nothing to send, as of no images.
-      if (tensor.shape.elements() == 0) continue;
-      message.handles.push_back(pp_.receive(buffer, m.peer, m.flow));
+      peers_.receive(buffer, m.peer, m.flow, message.handles);
     }
   }
 
   /// To the next chunk of the model in the direction of the flow, which this stage has as well.
   void pass(const Action& action) {
     VIADUCT_CHECK(CommError, program_.edge(action).empty() || made_.contains(edge_of(action)),
-                  "pipeline: stage {}: {}: its tensors were not computed", pp_.rank(),
+                  "pipeline: stage {}: {}: its tensors were not computed", peers_.stage(),
                   describe(action));
     const bool forward = action.message.flow == Flow::activations;
     Action to = action;
@@ -154,7 +150,7 @@ class Executor {
   void wait(const Action& action) {
     const auto found = under_way_.find(key_of(action.message));
     VIADUCT_CHECK(CommError, found != under_way_.end(), "pipeline: stage {}: {}: it was not posted",
-                  pp_.rank(), describe(action));
+                  peers_.stage(), describe(action));
     for (CommHandle& handle : found->second.handles) handle.wait();
     if (!action.message.outgoing) {
       received_[edge_of(action)] = std::move(found->second.tensors);
@@ -165,7 +161,7 @@ class Executor {
   }
 
   StageProgram& program_;
-  Communicator& pp_;
+  const StagePeers& peers_;
   const ExecutorSettings& settings_;
   ActionFollower* follower_;
   Sets received_;  // arrived, not used yet
@@ -177,10 +173,10 @@ class Executor {
 
 }  // namespace
 
-void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
+void run_schedule(const ActionList& actions, StageProgram& program, const StagePeers& peers,
                   const ExecutorSettings& settings, ActionFollower* follower) {
-  if (settings.shapes_first) exchange_shapes(actions, program, pp);
-  Executor executor(program, pp, settings, follower);
+  if (settings.shapes_first) exchange_shapes(actions, program, peers.pp());
+  Executor executor(program, peers, settings, follower);
   for (const Action& action : actions) executor.run(action);
 }
 

@@ -2,6 +2,7 @@
 // Runs a stage's part of a schedule, on any device and communicator.
 
 #include "pipeline/action_follower.h"
+#include "pipeline/stage_peers.h"
 #include "pipeline/stage_program.h"
 
 namespace viaduct {
@@ -14,10 +15,10 @@ struct ExecutorSettings {
   bool shapes_first = false;
 };
 
-/// Does `actions` in order. `pp` is the group of the stages, its ranks their numbers. Messages of
-/// an edge with several tensors are that many sends. CommError if an action lacks its input
+/// Does `actions` in order. `peers`: whom the stage sends to. Messages of an edge with several
+/// tensors are that many sends. CommError if an action lacks its input
 /// (validate_schedule rejects such a schedule), or from the communicators. `follower`: may be null.
-void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
+void run_schedule(const ActionList& actions, StageProgram& program, const StagePeers& peers,
                   const ExecutorSettings& settings = {}, ActionFollower* follower = nullptr);
 
 }  // namespace viaduct

@@ -24,7 +24,7 @@ StageRuns::StageRuns(const RunSetup& setup, const Cluster& cluster, Keep keep)
     : setup_(on_cluster(setup, cluster)),
       run_(resolve_run(setup_.config, setup_.model)),
       keep_(keep),
-      ranks_(run_.parallelism.mesh.group({0}, {Axis::pp})),
+      ranks_(run_.parallelism.mesh.at_each_stage({0})),
       order_(ranks_.size()),
       stages_(ranks_.size()),
       records_(ranks_.size()) {

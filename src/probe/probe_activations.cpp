@@ -153,10 +153,10 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
     const bool of_encoder = name.starts_with(kOfEncoder);
     const int64_t tokens = of_encoder ? rows.encoder->tokens() : rows.tokens();
     Tensor whole = host_tensor(DType::f32, {tokens, width});
-    if (groups.pp().rank() == owner)
+    if (groups.stage() == owner)
       whole = of_encoder ? encoder_values(groups.cp(), name, local.at(name), tokens)
                          : in_token_order(gather_rows(groups.cp(), local.at(name)), origin, tokens);
-    groups.pp().broadcast(whole, owner).wait_host();
+    groups.pp().broadcast(whole, groups.root_of(owner)).wait_host();
     values[name] = gather_rows(groups.dp(), whole);
   }
   if (const double cap = model.config().logit_softcap; cap > 0) {

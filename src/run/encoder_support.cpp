@@ -47,10 +47,23 @@ void validate_stages(const RunConfig& config, Problems& problems) {
     problems.add("{}: {} does not divide encoder_num_layers = {}; nearest: {}", kStages, stages,
                  layers, nearest_divisor(stages, layers));
   }
-  if (sizes.encoder_tensor() != tp) {
+  const int own = sizes.encoder_tensor();
+  if (images && own != tp) {
+    if (own % tp != 0 && tp % own != 0) {
+      problems.add(
+          "{}: {}: neither it nor tensor_model_parallel_size = {} divides the other; nearest: {}",
+          kTensor, tensor, tp, nearest_divisor(own, tp));
+    }
+    if (config.pipeline.variable_seq_lengths) {
+      problems.add(
+          "model.variable_seq_lengths: true is not implemented with {} = {}, other than "
+          "tensor_model_parallel_size = {}; expected false",
+          kTensor, tensor, tp);
+    }
+  } else if (own != tp) {
     problems.add(
-        "{}: {} that differs from tensor_model_parallel_size = {} is not implemented; nearest: 0 "
-        "or {}",
+        "{}: {} that differs from tensor_model_parallel_size = {} is not implemented for an "
+        "encoder-decoder model; nearest: 0 or {}",
         kTensor, tensor, tp, tp);
   }
   if (const int chunks = config.pipeline.virtual_stages(sizes.pipeline_model_parallel_size);

@@ -17,9 +17,10 @@ Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
   const int tp = parallel.tensor_model_parallel_size, pp = parallel.stages();
   const GroupSizes parts{
       // Replicated state has one instance per rank.
-      .optimizer_instances = config.ddp.use_distributed_optimizer
-                                 ? config.ddp.num_distributed_optimizer_instances
-                                 : config.dist.ranks / (tp * pp),
+      .optimizer_instances =
+          config.ddp.use_distributed_optimizer
+              ? config.ddp.num_distributed_optimizer_instances
+              : static_cast<int>(data_parallel_size(config)) * parallel.context_parallel_size,
       .hierarchical_context_parallel =
           config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{}),
       .kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads)),
@@ -30,7 +31,9 @@ Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
                      .cp = parallel.context_parallel_size,
                      .pp = pp,
                      .ep = parallel.expert_model_parallel_size,
-                     .etp = parallel.expert_tensor()},
+                     .etp = parallel.expert_tensor(),
+                     .front_stages = parallel.encoder_pipeline_model_parallel_size,
+                     .front_tp = parallel.encoder_tensor()},
                     config.dist.mesh_order(), parts);
 }
 

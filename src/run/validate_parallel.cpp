@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <string>
 
 #include "config/nearest_valid.h"
@@ -36,7 +37,18 @@ void validate_mesh(const RunConfig& config, Problems& problems) {
     return;
   }
   const int64_t ep = sizes.expert_model_parallel_size, etp = sizes.expert_tensor();
-  if (ranks % (etp * ep * pp) != 0) {
+  // Of the stages that have experts: an encoder's may have other tensor ranks.
+  const int64_t of_stage =
+      ranks / replica * sizes.context_parallel_size * sizes.tensor_model_parallel_size;
+  if (of_stage % (etp * ep) != 0 && sizes.encoder_tensor() != sizes.tensor_model_parallel_size) {
+    problems.add(
+        "model.expert_model_parallel_size: expert_tensor_parallel_size · "
+        "expert_model_parallel_size = {} · {} does not divide the {} ranks of a stage of the "
+        "decoder; nearest: {}",
+        etp, ep, of_stage, nearest_divisor(ep, of_stage / std::gcd(of_stage, etp)));
+    return;
+  }
+  if (of_stage % (etp * ep) != 0) {
     problems.add(
         "dist.ranks: {} is not divisible by expert_tensor_parallel_size · "
         "expert_model_parallel_size · pipeline_model_parallel_size = {} · {} · {} = {}; nearest: "
@@ -44,7 +56,7 @@ void validate_mesh(const RunConfig& config, Problems& problems) {
         ranks, etp, ep, pp, etp * ep * pp, nearest_multiple(ranks, etp * ep * pp));
     return;
   }
-  const int64_t dp = ranks / replica, expert_dp = ranks / (etp * ep * pp);
+  const int64_t dp = ranks / replica, expert_dp = of_stage / (etp * ep);
   if (config.dist.use_tp_pp_dp_mapping && pp > 1 && dp != expert_dp) {
     problems.add(
         "dist.use_tp_pp_dp_mapping: stages come before data ranks, so that expert data ranks = {} "

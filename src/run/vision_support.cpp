@@ -20,8 +20,11 @@ namespace viaduct {
 namespace {
 
 /// What is cut over the tensor ranks.
-void validate_tensor_ranks(const VisionConfig& vision, int64_t text_hidden, int64_t tp,
-                           Problems& problems) {
+void validate_tensor_ranks(const VisionConfig& vision, int64_t text_hidden,
+                           const ParallelConfig& parallel, Problems& problems) {
+  const int64_t tp = parallel.encoder_tensor();
+  const char* const field =
+      parallel.encoder_tensor_model_parallel_size > 0 ? "encoder_tensor" : "tensor";
   const std::pair<const char*, int64_t> sizes[] = {
       {"attention heads of the vision tower", vision.heads},
       {"feed-forward features of the vision tower", vision.feed_forward},
@@ -30,8 +33,8 @@ void validate_tensor_ranks(const VisionConfig& vision, int64_t text_hidden, int6
   for (const auto& [what, size] : sizes) common = std::gcd(common, size);
   for (const auto& [what, size] : sizes) {
     if (size % tp == 0) continue;
-    problems.add("model.tensor_model_parallel_size: {} does not divide the {} {}; nearest: {}", tp,
-                 size, what, nearest_divisor(tp, common));
+    problems.add("model.{}_model_parallel_size: {} does not divide the {} {}; nearest: {}", field,
+                 tp, size, what, nearest_divisor(tp, common));
   }
 }
 
@@ -50,7 +53,7 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
   } catch (const ConfigError& error) {
     problems.add_text(error.what());
   }
-  validate_tensor_ranks(vision, model.hidden, config.parallel.tensor_model_parallel_size, problems);
+  validate_tensor_ranks(vision, model.hidden, config.parallel, problems);
   Refusals refuse(problems, "for a model that reads images",
                   "model.read_images=false for its text model alone");
   const ParallelConfig& parallel = config.parallel;

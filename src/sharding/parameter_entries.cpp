@@ -169,7 +169,7 @@ void ParameterEntries::add_buffer(size_t chunk, std::vector<const Parameter*> pa
   // Later chunks and stages have time for one message: their backward ends before the first's.
   const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step &&
                        !settings_.shard_gradients;
-  if (several && trained && groups_.pp().rank() == 0 && chunk == 0)
+  if (several && trained && groups_.stage() == 0 && chunk == 0)
     layout.bucket_elements = bucket_elements(settings_, sizes);
   buffers_.emplace_back(device_, chunk, std::move(parameters), make_buffer_layout(sizes, layout),
                         formats, groups, blocks_);

@@ -87,7 +87,7 @@ StoreSettings settings_in_effect(StoreSettings settings, const PrecisionRecipe& 
     settings.shard_gradients = settings.shard_weights = false;
   settings.share_state &= groups.dp_cp_outer().size() > 1;
   // Without virtual stages the one reduction of a stage starts with its last backward anyway.
-  settings.align_grad_reduce &= groups.pp().size() > 1 && chunks > 1;
+  settings.align_grad_reduce &= groups.stages() > 1 && chunks > 1;
   return settings;
 }
 

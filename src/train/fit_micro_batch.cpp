@@ -26,7 +26,7 @@ RunSetup with_rows(LoadedRunConfig loaded, int64_t rows) {
 int64_t bytes_of_rank(const RunSetup& setup) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   int64_t most = 0;
-  for (const GlobalRank rank : run.parallelism.mesh.group({0}, {Axis::pp})) {
+  for (const GlobalRank rank : run.parallelism.mesh.at_each_stage({0})) {
     const PlannedMemory planned = plan_memory(setup, rank);
     const int64_t second = setup.config.offload.offload_path ? 0 : planned.offload.most_bytes;
     most = std::max(most, planned.plan.arena_bytes + second + planned.save_copy_bytes);

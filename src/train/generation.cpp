@@ -117,7 +117,7 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
 std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWork& work) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<DryRun> stages;
-  for (const GlobalRank first : run.parallelism.mesh.group({0}, {Axis::pp})) {
+  for (const GlobalRank first : run.parallelism.mesh.at_each_stage({0})) {
     const RankDevice rank = make_dry_run_device(setup.config);
     Device& device = *rank.device;
     const auto world = make_sim_communicator(first.value, run.parallelism.mesh.ranks(), "world");

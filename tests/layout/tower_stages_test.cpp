@@ -1,7 +1,7 @@
 // Vision towers with stages of their own in front of the decoder's: the reference's logits, loss
 // and gradients, over tensor ranks, data ranks of which one has no image, context ranks that share
-// the images, stages of the tower among which its blocks are cut, and micro-batches without an
-// image; frozen parts have the same gradients as on one rank.
+// the images, fewer and more tensor ranks of the tower, stages of the tower among which its blocks
+// are cut, and micro-batches without an image; frozen parts have the same gradients as on one rank.
 
 #include <gtest/gtest.h>
 
@@ -37,6 +37,17 @@ LayoutCase stages(int tower, int tp, int cp, int pp, int dp, std::vector<std::st
   return layout(tp, cp, pp, dp, more, suffix.empty() ? own : own + "_" + suffix);
 }
 
+/// One stage of the tower, of `etp` tensor ranks, in front of `pp` of the decoder.
+LayoutCase split(int etp, int tp, int cp, int pp, int dp, std::vector<std::string> more = {},
+                 const std::string& suffix = "") {
+  LayoutCase c = stages(1, tp, cp, pp, dp, std::move(more), suffix);
+  c.name += "_etp" + std::to_string(etp);
+  for (const std::string& own : {"model.encoder_tensor_model_parallel_size=" + std::to_string(etp),
+                                 "dist.ranks=" + std::to_string(cp * dp * (etp + tp * pp))})
+    c.overrides.push_back(own);
+  return c;
+}
+
 std::vector<LayoutCase> layouts() {
   const std::vector<std::string> again{kRows, "model.recompute_granularity=full",
                                        "model.recompute_method=uniform",
@@ -62,6 +73,22 @@ std::vector<LayoutCase> layouts() {
   LayoutCase ahead = stages(1, 1, 2, 2, 1, {kRows, "model.cp_comm_type=a2a"}, "ahead");
   ahead.only = {"gemma3_images"};
   for (const LayoutCase& one : {halves, wide, context, ahead}) all.push_back(one);
+  // Other tensor ranks than the decoder's.
+  LayoutCase two = stages(2, 1, 1, 1, 1, {kRows}, "etp2");
+  for (const char* own : {"model.encoder_tensor_model_parallel_size=2", "dist.ranks=5"})
+    two.overrides.emplace_back(own);
+  for (LayoutCase one : {two, split(2, 4, 1, 1, 1, {kRows}), split(1, 2, 2, 1, 1, {kRows}),
+                         split(1, 4, 1, 1, 1, {kRows, "model.sequence_parallel=true"})}) {
+    one.only = {"llava_clip"};
+    all.push_back(std::move(one));
+  }
+  for (const LayoutCase& one :
+       {split(1, 2, 1, 1, 1), split(1, 2, 1, 2, 1, {kRows, "model.sequence_parallel=true"}, "rows"),
+        split(2, 1, 1, 1, 1, {kRows}),
+        split(2, 1, 1, 2, 3, {kStrategy + "optim_grads_params"}, "full"),
+        split(1, 2, 1, 1, 3, {kStrategy + "optim_grads_params"}, "full"),
+        split(1, 2, 1, 1, 1, again, "recompute")})
+    all.push_back(one);
   return all;
 }
 
@@ -106,6 +133,8 @@ TEST(TowerStages, FrozenPartsHaveTheGradientsOfOneRank) {
     SCOPED_TRACE(frozen.front() + " and " + frozen.back());
     expect_one_rank("llava_clip", frozen, stages(1, 1, 1, 2, 1, {kRows}));
     expect_one_rank("llava_clip", frozen, stages(2, 1, 1, 1, 1, {kRows}));
+    expect_one_rank("llava_clip", frozen, split(1, 2, 1, 1, 1, {kRows}));
+    expect_one_rank("llava_clip", frozen, split(2, 1, 1, 1, 1, {kRows}));
   }
   expect_one_rank("llava_siglip", {tower}, stages(3, 1, 1, 1, 1, {kRows}));
   expect_one_rank("llava_siglip", {tower, projector}, stages(3, 1, 1, 1, 1, {kRows}));
@@ -130,7 +159,8 @@ TEST(TowerStages, ARunGoesOnInAnotherLayout) {
   test::train_ranks(run + test::Overrides{"checkpoint.save=" + whole.path().string()});
   const auto expected = test::metric(whole / "metrics.jsonl", "loss");
   for (const auto& [from, to] : {std::pair(stages(2, 1, 1, 1, 1), layout(2, 1, 1, 1)),
-                                 std::pair(layout(1, 1, 1, 2), stages(1, 1, 1, 2, 1))}) {
+                                 std::pair(layout(1, 1, 1, 2), stages(1, 1, 1, 2, 1)),
+                                 std::pair(split(2, 1, 1, 1, 1), split(1, 2, 1, 1, 1))}) {
     SCOPED_TRACE(from.name + " to " + to.name);
     const test::TemporaryFolder saved, changed;
     test::train_ranks(

@@ -135,6 +135,11 @@ TEST(DryRunImages, StagesOfAVisionTowerDoWhatTheirDryRunsSay) {
       own_stages({"dist.ranks=4", "model.tensor_model_parallel_size=2", tower + "1"}));
   expect_what_dry_runs_say(own_stages({"dist.ranks=4", "model.pipeline_model_parallel_size=2",
                                        tower + "2", "model.freeze_vision_model=true"}));
+  // Two tensor ranks beside one.
+  const std::string own = "model.encoder_tensor_model_parallel_size=";
+  expect_what_dry_runs_say(
+      own_stages({"dist.ranks=3", "model.tensor_model_parallel_size=2", tower + "1", own + "1"}));
+  expect_what_dry_runs_say(own_stages({"dist.ranks=3", tower + "1", own + "2"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -106,6 +106,11 @@ TEST(ImagesPlan, ATowersStageSendsTheFeatures) {
             tower({}).peak.bytes_by_tag["saved activations"]);
   // Rows without room for an image.
   EXPECT_EQ(message_bytes(tower({"model.seq_length=3"})), 0);
+  // To two tensor ranks each a half, and of two from each.
+  const std::string tensor = "model.tensor_model_parallel_size=2", ranks = "dist.ranks=3",
+                    own = "model.encoder_tensor_model_parallel_size=";
+  EXPECT_EQ(message_bytes(tower({tensor, ranks, own + "1"})), 2 * once);
+  EXPECT_EQ(message_bytes(tower({ranks, own + "2"})), once);
 }
 
 TEST(ImagesPlan, ATowerWithAStageOfItsOwnLeavesTheDecodersAsTheyAre) {

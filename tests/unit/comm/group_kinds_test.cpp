@@ -50,6 +50,78 @@ TEST(GroupKinds, SixteenRanksByHand) {
   EXPECT_EQ(groups_of(mesh, GroupKind::statistics).size(), 1u);
 }
 
+// One stage with tensor rank 1 in front of one with 2, two data ranks: Megatron's example of an
+// encoder, {0, 1}. A group along the stages has all ranks of a replica.
+TEST(GroupKinds, ASplitMeshByHand) {
+  const Mesh mesh = Mesh::make({.ranks = 6, .tp = 2, .pp = 2, .front_stages = 1, .front_tp = 1});
+  ASSERT_TRUE(mesh.is_split());
+  EXPECT_EQ(mesh.size(Axis::pp), 2);
+  EXPECT_EQ(mesh.size(Axis::dp), 2);
+  EXPECT_EQ(groups_of(mesh, GroupKind::tp), (Groups{{0}, {1}, {2, 3}, {4, 5}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::dp), (Groups{{0, 1}, {2, 4}, {3, 5}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::pp), (Groups{{0, 2, 3}, {1, 4, 5}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::tp_split), (Groups{{0}, {1}, {2, 3}, {4, 5}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::statistics), (Groups{{0, 1, 2, 3, 4, 5}}));
+  EXPECT_EQ(mesh.coordinate({5}, Axis::pp).value, 1);
+  EXPECT_EQ(values(mesh.at_each_stage({5})), (std::vector<int>{1, 5}));
+  EXPECT_EQ(values(mesh.places_in_stage({1}, 1)), (std::vector<int>{4, 5}));
+}
+
+// By a formula of the test: a rank's number from its coordinates on its side of the split.
+TEST(GroupKinds, SplitMeshesByFormula) {
+  struct World {
+    int etp, epp, tp, pp, cp, dp;
+  };
+  for (const World& w : {World{1, 2, 2, 2, 1, 2}, World{2, 1, 1, 2, 2, 2}, World{2, 2, 4, 1, 2, 1},
+                         World{4, 1, 2, 2, 1, 3}}) {
+    SCOPED_TRACE(w.etp * 100 + w.tp);
+    const int data = w.cp * w.dp, front = data * w.etp * w.epp;
+    const auto number = [&](int stage, int tp, int cp, int dp) {
+      return stage < w.epp ? tp + w.etp * (cp + w.cp * (dp + w.dp * stage))
+                           : front + tp + w.tp * (cp + w.cp * (dp + w.dp * (stage - w.epp)));
+    };
+    const Mesh mesh = Mesh::make({.ranks = front + data * w.tp * w.pp,
+                                  .tp = w.tp,
+                                  .cp = w.cp,
+                                  .pp = w.epp + w.pp,
+                                  .front_stages = w.epp,
+                                  .front_tp = w.etp});
+    Groups replicas(static_cast<size_t>(data)), tensor, split;
+    const int parts = std::max(1, std::max(w.etp, w.tp) / std::min(w.etp, w.tp));
+    for (int stage = 0; stage < w.epp + w.pp; ++stage) {
+      const int own = stage < w.epp ? w.etp : w.tp, other = stage < w.epp ? w.tp : w.etp;
+      const int run = own > other ? parts : 1;
+      for (int place = 0; place < data; ++place) {
+        Groups::value_type all;
+        for (int tp = 0; tp < own; ++tp) {
+          all.push_back(number(stage, tp, place % w.cp, place / w.cp));
+          if (tp % run == 0) split.emplace_back();
+          split.back().push_back(all.back());
+          replicas[static_cast<size_t>(place)].push_back(all.back());
+          std::vector<int> beyond;
+          const int across = stage < w.epp ? w.epp : 0;  // a stage beyond the split
+          for (int i = 0; i < std::max(1, other / own); ++i)
+            beyond.push_back(number(across, tp * other / own + i, place % w.cp, place / w.cp));
+          EXPECT_EQ(values(mesh.places_in_stage({all.back()}, across)), beyond);
+        }
+        tensor.push_back(std::move(all));
+      }
+    }
+    EXPECT_EQ(groups_of(mesh, GroupKind::tp), tensor);
+    EXPECT_EQ(groups_of(mesh, GroupKind::tp_split), split);
+    EXPECT_EQ(groups_of(mesh, GroupKind::pp), replicas);
+    for (const GroupKind kind : communicator_kinds(mesh)) {
+      std::vector<int> seen;
+      for (const auto& group : groups_of(mesh, kind)) {
+        seen.insert(seen.end(), group.begin(), group.end());
+        for (const int rank : group)
+          EXPECT_EQ(values(group_ranks(mesh, kind, {rank})), group) << group_kind_name(kind);
+      }
+      EXPECT_EQ(std::ssize(seen), mesh.ranks()) << group_kind_name(kind);
+    }
+  }
+}
+
 TEST(GroupKinds, ContextAndInstancesByHand) {
   const Mesh mesh = Mesh::make({.ranks = 16, .tp = 2, .cp = 2, .pp = 2}, "tp-cp-ep-dp-pp",
                                {.optimizer_instances = 2});

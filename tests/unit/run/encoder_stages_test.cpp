@@ -140,7 +140,7 @@ TEST(EncoderStages, WhatCannotBeIsRefusedWithTheNearestLayout) {
             "expected null, or encoder_pipeline_model_parallel_size = 0"},
            {{"model.encoder_tensor_model_parallel_size=2", "dist.ranks=6"},
             "encoder_tensor_model_parallel_size: 2 that differs from tensor_model_parallel_size = "
-            "1 is not implemented; nearest: 0 or 1"},
+            "1 is not implemented for an encoder-decoder model; nearest: 0 or 1"},
            {{"dist.use_tp_pp_dp_mapping=true"}, "dist.use_tp_pp_dp_mapping"}}) {
     EXPECT_THAT(refusal(staged + overrides), HasSubstr(text));
   }

@@ -92,10 +92,23 @@ TEST(VisionSupport, ATowerMayHaveStagesOfItsOwn) {
       HasSubstr("model.encoder_pipeline_model_parallel_size: 3 does not divide the 2 blocks "
                 "of the vision tower that are read; nearest: 2"));
   EXPECT_THAT(own(1, 3), HasSubstr("dist.ranks: 3 is not divisible by"));
-  EXPECT_THAT(refusal({"dist.ranks=3", "model.encoder_pipeline_model_parallel_size=1",
-                       "model.encoder_tensor_model_parallel_size=2"}),
-              HasSubstr("model.encoder_tensor_model_parallel_size: 2 that differs from "
-                        "tensor_model_parallel_size = 1 is not implemented; nearest: 0 or 1"));
+  const auto tensor = [](int etp, int tp, const Overrides& more) {
+    return refusal(Overrides{"dist.ranks=" + std::to_string(etp + tp),
+                             "model.encoder_pipeline_model_parallel_size=1",
+                             "model.tensor_model_parallel_size=" + std::to_string(tp),
+                             "model.encoder_tensor_model_parallel_size=" + std::to_string(etp)} +
+                   more);
+  };
+  EXPECT_EQ(tensor(2, 1, {}), "no error");
+  EXPECT_EQ(tensor(1, 4, {}), "no error");
+  EXPECT_THAT(tensor(3, 2, {}), HasSubstr("model.encoder_tensor_model_parallel_size: 3: neither it "
+                                          "nor tensor_model_parallel_size = 2 divides the other"));
+  EXPECT_THAT(
+      tensor(4, 1, {}),
+      HasSubstr("model.encoder_tensor_model_parallel_size: 4 does not divide the 2 attention "
+                "heads of the vision tower; nearest: 2"));
+  EXPECT_THAT(tensor(1, 2, {"model.variable_seq_lengths=true"}),
+              HasSubstr("model.variable_seq_lengths: true is not implemented with"));
   EXPECT_THAT(refusal({"dist.ranks=2", "model.read_images=false",
                        "model.encoder_pipeline_model_parallel_size=1"}),
               HasSubstr("model.read_images = false leaves the vision tower out"));
