@@ -51,7 +51,8 @@ TEST_P(PackedWeightsTest, ProductsAreThoseOfTheCanonicalWeight) {
     int64_t m, n, k;
   };
   const Sizes sizes[] = {{1, 48, 33},    {5, 1, 1},      {64, 128, 64},    {130, 65, 17},
-                         {65, 129, 800}, {70, 1700, 40}, {130, 900, 1030}, {3, 7, 0}};
+                         {65, 129, 800}, {70, 1700, 40}, {130, 900, 1030}, {3, 7, 0},
+                         {17, 20, 16000}};  // a second strip of rows, of one row
   uint64_t seed = 1;
   for (const Sizes& s : sizes) {
     for (const GemmForm form : kForms) {
