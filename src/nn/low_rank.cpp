@@ -8,6 +8,7 @@
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/elementwise.h"
+#include "ops/table.h"
 
 namespace viaduct {
 namespace {

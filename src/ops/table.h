@@ -15,10 +15,10 @@ struct OpTable {
   GemmForms (*gemm_forms)(const GemmRequest&, const Traits&) = nullptr;
   /// The part of a request that producers make besides their matrix; null: nothing.
   FormsRequest (*produced_forms)(const FormsRequest&, const Traits&) = nullptr;
-  /// Products add terms (`GemmArgs::terms`).
-  bool product_terms = false;
   /// Products of a score matrix round their factors to the format of q: they may be stored in it.
   bool narrow_score_factors = false;
+  /// Products add terms (`GemmArgs::terms`).
+  bool product_terms = false;
 
 #define VIADUCT_OP_ENTRY(name, Args, gpu) OpEntry<Args> name;
   VIADUCT_OPS(VIADUCT_OP_ENTRY)

@@ -88,19 +88,22 @@ void add_term(const GemmArgs& args, const GemmTerm& term, FewRowsProductOf<Eleme
     product.c = sums + (from - first);
     return rows.product(product);
   }
-  // Products write whole tiles: of columns that begin inside of one, not to the sums.
-  alignas(64) float apart[kFewRows * kTileColumns];
+  // Products write whole tiles: of columns that begin inside of one, not among the sums.
+  alignas(64) float apart[kFewRows * kTileColumns] = {};
   product.c = apart;
   product.c_stride = kTileColumns;
-  product.accumulate = false;
   for (int64_t column = from; column < end; column += kTileColumns) {
     product.columns = std::min(kTileColumns, end - column);
     product.b = columns_of(term.b, column - term.first_column, product.b_stride);
+    const auto for_each = [&](auto&& f) {
+      for (int64_t row = 0; row < product.rows; ++row) {
+        for (int64_t i = 0; i < product.columns; ++i)
+          f(sums[row * stride + (column - first) + i], apart[row * kTileColumns + i]);
+      }
+    };
+    for_each([](float& sum, float& there) { there = sum; });
     rows.product(product);
-    for (int64_t row = 0; row < product.rows; ++row) {
-      for (int64_t i = 0; i < product.columns; ++i)
-        sums[row * stride + (column - first) + i] += apart[row * kTileColumns + i];
-    }
+    for_each([](float& sum, float& there) { sum = there; });
   }
 }
 
