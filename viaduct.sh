@@ -32,7 +32,7 @@ usage: ./viaduct.sh COMMAND [arguments]
                         llama.cpp (110 MB), `oracle rounding` the error of quantized files with llama.cpp's (builds a part of it),
                         `oracle templates` chat templates with `transformers`
                         (small), `oracle tasks` the scores of tasks with `lm_eval` (large)
-  peers steps|gemms|experts|adapters|tokenization|conversations [options]
+  peers steps|gemms|experts|adapters|images|t5|tokenization|conversations [options]
                         time PyTorch, peft, oneDNN and OpenBLAS (large download), or tokenizers and transformers' templates (small), alternating with
                         Viaduct, and print the ratios (docs/benchmarks.md); `--quick` for a first look, `--help` for all options
   growth [options]      measure tokens/s by sequence length, model size and number of threads; `--quick` for a first look

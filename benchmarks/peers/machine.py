@@ -20,8 +20,9 @@ def describe():
 
 
 def jemalloc():
-    """Path of jemalloc, or None if it is not installed (Debian: libjemalloc2)."""
-    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"):
+    """Path of jemalloc, or None if it is not installed (Debian: libjemalloc2); folders of LD_LIBRARY_PATH come first."""
+    own = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    for folder in (*own, "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"):
         path = Path(folder, "libjemalloc.so.2")
         if path.exists():
             return str(path)

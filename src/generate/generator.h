@@ -122,8 +122,6 @@ class Generator {
   /// on all ranks of the replica. `choose` is called on one rank, from several threads.
   std::vector<int32_t> step(Feed ids, Choose choose);
 
-  /// Whether replicas share experts, so that all of them make each pass.
-  bool passes_together() const { return together_; }
   /// Takes part in the next pass of the other replicas without tokens of its own. False if none of
   /// them makes a pass: all replicas are in this call, or none shares experts with another. Every
   /// rank of a replica that has nothing to feed calls this until it is false.
@@ -171,7 +169,7 @@ class Generator {
   const OpTable& ops_;
   GeneratorSettings settings_;
   ParallelGroups groups_;
-  bool together_ = false;
+  bool together_ = false;  // replicas share experts, so that all of them make each pass
   std::unique_ptr<Model> own_model_;
   std::unique_ptr<ParameterStore> store_;
   std::optional<BorrowedModel> borrowed_;  // instead of these two

@@ -37,8 +37,10 @@ void validate_stages(const RunConfig& config, Problems& problems) {
   // How many blocks of a tower are read is known with the model (validate_vision).
   const bool images = vision.folder_takes_images && vision.read_images;
   if (layers == 0 && !images && (!unread || !config.model.encoder.encoder_num_layers.is_auto())) {
-    problems.add("{}: {} needs a model with an encoder, and encoder_num_layers is 0; expected 0",
-                 kStages, stages);
+    problems.add("{}: {} needs a model with an encoder, and {}; expected 0", kStages, stages,
+                 vision.folder_takes_images
+                     ? "model.read_images = false leaves the vision tower out"
+                     : "encoder_num_layers is 0");
     return;
   }
   if (layers > 0 && layers % stages != 0) {

@@ -34,6 +34,7 @@
 #include "run/packing_settings.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
+#include "run/resume_rules.h"
 #include "run/sentinel_tokens.h"
 #include "run/unusual_settings.h"
 #include "run/vision_support.h"
@@ -230,9 +231,13 @@ void check_weights_fit(const RunSetup& setup) {
   try {
     check_tensors_fit(setup.model, *weights);
   } catch (const IoError& error) {
+    RunConfig fields;
+    const Schema schema = run_schema(fields);
     std::vector<std::string> names;
     for (const std::string& name : setup.given) {
-      if (name.starts_with("model.") && name.find("parallel") == name.npos) names.push_back(name);
+      const std::string_view effect = resume_rule(schema, name).value_or(resume::free).effect;
+      if (effect == resume::other_model.effect || effect == resume::other_shapes.effect)
+        names.push_back(name);
     }
     fail<ConfigError>(
         "checkpoint.pretrained_checkpoint: with {} the model is another one than these weights "

@@ -77,7 +77,7 @@ TEST(FineTune, ResumesItsOwnRunRatherThanStartingOver) {
 TEST(FineTune, AnArchitectureOfOnesOwnIsRefused) {
   EXPECT_THROW(
       train_run(fine_tune(test_data("golden/llama/model")) + Overrides{"model.num_layers=3"}),
-      IoError);
+      ConfigError);
 }
 
 // The checkpoint's config.json describes the trained model, not the one read.

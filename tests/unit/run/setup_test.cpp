@@ -158,7 +158,7 @@ TEST(Setup, SettingsThatDoNotFitTheWeightsAreNamed) {
     const std::string name(change, std::string_view(change).find('='));
     EXPECT_THAT(
         [&] {
-          prepared({from, "dataset.mock=true", change}, {});
+          prepared({from, "dataset.mock=true", "model.seq_length=32", change}, {});
         },
         ThrowsMessage<ConfigError>(testing::AllOf(
             HasSubstr("checkpoint.pretrained_checkpoint: with " + name + " the model"),

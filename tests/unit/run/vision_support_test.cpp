@@ -98,7 +98,7 @@ TEST(VisionSupport, ATowerMayHaveStagesOfItsOwn) {
                         "tensor_model_parallel_size = 1 is not implemented; nearest: 0 or 1"));
   EXPECT_THAT(refusal({"dist.ranks=2", "model.read_images=false",
                        "model.encoder_pipeline_model_parallel_size=1"}),
-              HasSubstr("needs a model with an encoder"));
+              HasSubstr("model.read_images = false leaves the vision tower out"));
 }
 
 TEST(VisionSupport, StagesOfATower) {
