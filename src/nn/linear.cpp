@@ -19,7 +19,7 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
 
 int64_t Linear::run_of_weight(const RankContext& context, const GemmOverlap& row,
                               const GemmEpilogue& epilogue, int64_t columns) const {
-  return terms_.any() ? 0 : weight_run(context, row, epilogue, columns);
+  return weight_run(context, terms_.any() ? GemmOverlap() : row, epilogue, columns);
 }
 
 Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& saved, MemoryTag tag,
@@ -57,12 +57,44 @@ Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& save
 Tensor Linear::adapted_forward(RankContext& context, const GemmOverlap& row,
                                const StreamProduct& product, const AdaptedInput& in,
                                SavedStore& saved, MemoryTag tag) const {
+  if (adds_terms_in_product(context)) return joined_forward(context, product, in, saved, tag);
   Tensor x = in.of_terms.tensor();
   Tensor y = columns() && stream_is_cut(context)
                  ? gather_and_multiply(context, row, product, in.of_terms.tensor(), tag, &x)
                  : multiply(context, product, in.of_product, tag);
   terms_.add_to(context, terms_.reduce(context, x, saved), y);
   return columns() ? y : reduce_to_stream(context, y, tag);
+}
+
+bool Linear::adds_terms_in_product(const RankContext& context) const {
+  return terms_.join_product(context) && !operands_.how(context).any() &&
+         (!columns() || overlap_.multiplies_all_rows(context));
+}
+
+bool Linear::adds_terms_in_gradient(const RankContext& context) const {
+  return terms_.join_gradient(context) && !operands_.how(context).any() &&
+         (columns() || overlap_.differentiates_all_rows(context));
+}
+
+Tensor Linear::joined_forward(RankContext& context, StreamProduct product, const AdaptedInput& in,
+                              SavedStore& saved, MemoryTag tag) const {
+  const bool gathers = columns() && stream_is_cut(context);
+  const Tensor x = gathers ? gather_stream(context, in.of_terms.tensor()) : in.of_terms.tensor();
+  const GemmEpilogue& epilogue = product.epilogue;
+  const ProductTerms joined =
+      terms_.in_product(context, terms_.reduce(context, x, saved),
+                        epilogue.activated && epilogue.gated ? product.columns() / 2 : 0);
+  product.terms = joined.terms;
+  const Tensor y = multiply(context, product, gathers ? Operand(x) : in.of_product, tag);
+  return columns() ? y : reduce_to_stream(context, y, tag);
+}
+
+Tensor Linear::joined_gradient(RankContext& context, StreamProduct product, const Operand& in,
+                               const Tensor& dy, SavedStore& saved) const {
+  const ProductTerms joined =
+      terms_.in_gradient(context, terms_.reduce_gradient(context, dy, saved));
+  product.terms = joined.terms;
+  return multiply(context, product, in, MemoryTag::activations);
 }
 
 bool Linear::adds_bias_in_gemm(const RankContext& context) const {
@@ -79,7 +111,8 @@ bool Linear::adds_bias_in_gemm(const RankContext& context) const {
 }
 
 bool Linear::takes_epilogue(const RankContext& context) const {
-  return !terms_.any() && context.settings.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
+  return (!terms_.any() || adds_terms_in_product(context)) &&
+         context.settings.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
          (columns() || !sums_products(context));
 }
 
@@ -110,12 +143,18 @@ Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore
   if (!stream_is_cut(context)) {
     log_operand(context, GemmForm::data_gradient, dy, amax, product.rounding);
     const Operand kept = keep_gradient(context, dy, amax, product.rounding, saved);
-    const Tensor dx =
-        multiply(context, product,
-                 kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy),
-                 MemoryTag::activations);
+    const Operand in =
+        kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy);
+    if (adds_terms_in_gradient(context)) return joined_gradient(context, product, in, dy, saved);
+    const Tensor dx = multiply(context, product, in, MemoryTag::activations);
     if (terms_.any()) terms_.add_input_gradient(context, dy, dx, saved);
     return dx;
+  }
+  if (adds_terms_in_gradient(context)) {
+    const Tensor rows = gather_stream(context, dy);
+    log_operand(context, GemmForm::data_gradient, rows, amax, product.rounding);
+    keep_gradient(context, rows, amax, product.rounding, saved);
+    return joined_gradient(context, product, rows, rows, saved);
   }
   Tensor all;
   const Tensor dx = gather_and_multiply(context, overlap_.input_gradient(context), product, dy,
@@ -141,8 +180,13 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
   const Operand in =
       kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy);
   if (terms_.any()) {
-    const Tensor partial = multiply(context, product, in, MemoryTag::activations);
-    terms_.add_input_gradient(context, dy, partial, saved);
+    Tensor partial;
+    if (adds_terms_in_gradient(context)) {
+      partial = joined_gradient(context, product, in, dy, saved);
+    } else {
+      partial = multiply(context, product, in, MemoryTag::activations);
+      terms_.add_input_gradient(context, dy, partial, saved);
+    }
     return reduce_to_stream(context, partial, MemoryTag::activations);
   }
   if (!has_weight_half() || (!overlap_.gathers_beside_input_gradient(context) &&

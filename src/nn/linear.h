@@ -63,7 +63,9 @@ class Linear {
   /// Whether the forward's GEMM may have an epilogue: its result is the whole sum, with the bias.
   bool takes_epilogue(const RankContext& context) const;
   /// Whether the GEMM of the input gradient is all of it, so that it may have an epilogue.
-  bool gradient_takes_epilogue() const { return !terms_.any(); }
+  bool gradient_takes_epilogue(const RankContext& context) const {
+    return !terms_.any() || adds_terms_in_gradient(context);
+  }
   /// Whether the forward is one product of all rows, so that its epilogue sees the whole result.
   bool multiplies_all_rows(const RankContext& context) const {
     return overlap_.multiplies_all_rows(context);
@@ -75,6 +77,11 @@ class Linear {
  private:
   /// Whether the GEMM of the forward adds the bias.
   bool adds_bias_in_gemm(const RankContext& context) const;
+  /// Whether the product of the forward has the terms, and whether that of the input gradient has.
+  /// Else products of their own add them to its rounded result: of quantized operands, of
+  /// magnitudes and dropout, and of rows that are multiplied as they arrive.
+  bool adds_terms_in_product(const RankContext& context) const;
+  bool adds_terms_in_gradient(const RankContext& context) const;
   /// Whether the backward has a second half: the weight is trained, or has terms.
   bool has_weight_half() const { return weight_->trained || terms_.any(); }
   /// x as the product reads it, which may be quantized, and as the terms do: the tensor.
@@ -91,6 +98,12 @@ class Linear {
                            MemoryTag tag) const;
   Tensor magnitude_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   bool columns() const { return overlap_.columns(); }
+  /// The same of the terms in the product.
+  Tensor joined_forward(RankContext& context, StreamProduct product, const AdaptedInput& in,
+                        SavedStore& saved, MemoryTag tag) const;
+  /// The product of all rows of dy with the terms' part of the gradient.
+  Tensor joined_gradient(RankContext& context, StreamProduct product, const Operand& in,
+                         const Tensor& dy, SavedStore& saved) const;
   /// Runs of the weight's columns; a layer with terms has one product.
   int64_t run_of_weight(const RankContext& context, const GemmOverlap& row,
                         const GemmEpilogue& epilogue, int64_t columns) const;

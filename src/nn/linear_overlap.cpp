@@ -45,6 +45,10 @@ bool LinearOverlap::multiplies_all_rows(const RankContext& context) const {
   return !stream_is_cut(context) || forward(context).method != OverlapMethod::ring_exchange;
 }
 
+bool LinearOverlap::differentiates_all_rows(const RankContext& context) const {
+  return !stream_is_cut(context) || input_gradient(context).method != OverlapMethod::ring_exchange;
+}
+
 bool LinearOverlap::gathers_beside_input_gradient(const RankContext& context) const {
   return overlaps_backward() && input_gradient(context).method == OverlapMethod::bulk;
 }

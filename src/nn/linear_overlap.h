@@ -35,6 +35,8 @@ class LinearOverlap {
 
   /// Whether the forward is one product of all rows.
   bool multiplies_all_rows(const RankContext& context) const;
+  /// The same of the input gradient.
+  bool differentiates_all_rows(const RankContext& context) const;
   /// Whether x is gathered for the weight gradient beside the input gradient's product.
   bool gathers_beside_input_gradient(const RankContext& context) const;
   /// Whether the weight gradient runs beside the reduction of the input gradient.

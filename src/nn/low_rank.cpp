@@ -8,6 +8,7 @@
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/elementwise.h"
+#include "ops/table.h"
 
 namespace viaduct {
 namespace {
@@ -107,9 +108,43 @@ void LowRankTerms::add_to(RankContext& context, const Tensor& reduced, const Ten
   }
 }
 
-void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& dx,
-                                      SavedStore& saved, const Tensor& d_dropped) const {
-  // d_reduced [T, Σ r] = s · dy · B, by term
+bool LowRankTerms::fit_products(const RankContext& context) const {
+  if (!any() || have_magnitudes() || !context.ops.ops.product_terms) return false;
+  int64_t depth = 0;
+  for (const Term& term : terms_) depth += padded_term_depth(term.rank);
+  return depth <= kMostTermDepth;
+}
+
+bool LowRankTerms::join_product(const RankContext& context) const {
+  return fit_products(context) && !dropout_.drops_outputs(context);
+}
+
+bool LowRankTerms::join_gradient(const RankContext& context) const {
+  return fit_products(context) && !drop(context);
+}
+
+ProductTerms LowRankTerms::in_product(RankContext& context, const Tensor& reduced,
+                                      int64_t half) const {
+  ProductTerms joined;
+  for (const Term& term : terms_) {
+    const AcquiredWeight& b = joined.weights.emplace_back(
+        context.weights, *term.b, WeightUse::forward, term_run(term.first_feature, half));
+    joined.terms.push_back(
+        {reduced.slice(1, term.first, term.rank), b.operand(), term.first_feature});
+  }
+  return joined;
+}
+
+ProductTerms LowRankTerms::in_gradient(RankContext& context, const Tensor& d_reduced) const {
+  ProductTerms joined;
+  const AcquiredWeight& a =
+      joined.weights.emplace_back(context.weights, *a_, WeightUse::data_gradient);
+  joined.terms.push_back({d_reduced, a.operand()});
+  return joined;
+}
+
+Tensor LowRankTerms::reduce_gradient(RankContext& context, const Tensor& dy,
+                                     SavedStore& saved) const {
   const Tensor d_reduced = context.activation({dy.dim(0), a_->shape[0]}, MemoryTag::activations);
   for (const Term& term : terms_) {
     const AcquiredWeight b(context.weights, *term.b, WeightUse::data_gradient);
@@ -117,8 +152,14 @@ void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, co
                               d_reduced.slice(1, term.first, term.rank)});
   }
   scale_terms(context, terms_, d_reduced);
-  const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
   saved.keep(this, "d_reduced", d_reduced);
+  return d_reduced;
+}
+
+void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& dx,
+                                      SavedStore& saved, const Tensor& d_dropped) const {
+  const Tensor d_reduced = reduce_gradient(context, dy, saved);
+  const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
   if (!drop(context)) {
     run_product(context.ops, added_product(GemmForm::data_gradient, d_reduced, a.operand(), dx));
     return;

@@ -20,13 +20,21 @@
 // dy for its dy. f is the factor of every rank's part of a sum over tensor ranks. With dropout z is
 // of the dropped x, the base's term too: y = x Wᵀ − dropped(x) Wᵀ + f · z, as in PEFT.
 
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "nn/context.h"
 #include "nn/saved.h"
+#include "ops/gemm.h"
 
 namespace viaduct {
+
+/// Low-rank terms as those of the product of the weight, and what they hold until it is done.
+struct ProductTerms {
+  std::deque<AcquiredWeight> weights;
+  std::vector<GemmTerm> terms;
+};
 
 class LowRankTerms {
  public:
@@ -72,6 +80,17 @@ class LowRankTerms {
   Tensor reduce_dropped(RankContext& context, const Tensor& x, SavedStore& saved) const;
   /// y [T, out] += the terms, of what `reduce` gave.
   void add_to(RankContext& context, const Tensor& reduced, const Tensor& y) const;
+  /// Whether y's product itself may have the terms, so that their sum is rounded once, and whether
+  /// dx's may.
+  bool join_product(const RankContext& context) const;
+  bool join_gradient(const RankContext& context) const;
+  /// The terms of y's product, of what `reduce` gave. `half`: columns of a half of y if the product
+  /// gates them, else 0.
+  ProductTerms in_product(RankContext& context, const Tensor& reduced, int64_t half) const;
+  /// s · dy · B [T, Σ r] of all terms from dy [T, out], kept for the gradients of the weights.
+  Tensor reduce_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
+  /// The terms of dx's product, of what `reduce_gradient` gave.
+  ProductTerms in_gradient(RankContext& context, const Tensor& d_reduced) const;
   /// dx [T, in] += the terms' part of the gradient, from dy [T, out]; keeps what the gradients of
   /// the weights need. `d_dropped` [T, in]: what else the gradient of the dropped x has, or
   /// undefined; it is overwritten.
@@ -94,6 +113,8 @@ class LowRankTerms {
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
+  /// Whether the ops have products with so many contracted elements of terms.
+  bool fit_products(const RankContext& context) const;
   /// 1 / ‖rows of W + s · B A‖ [features] of a term; `weight` [out, in]: the layer's.
   Tensor inverse_norms(RankContext& context, const Tensor& weight, const Term& term) const;
   /// i64 [T]: the indices of the tokens of `rows` rows of x.

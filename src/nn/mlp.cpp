@@ -74,7 +74,7 @@ Tensor MlpSegment::raise_unit(RankContext& context, const Batch& batch, LinearIn
 }
 
 Tensor MlpSegment::lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const {
-  if (!activates_in_product(context) || !parts_.down.gradient_takes_epilogue()) {
+  if (!activates_in_product(context) || !parts_.down.gradient_takes_epilogue(context)) {
     return deactivate(context, parts_.down.backward_input(context, d_branch, saved), saved);
   }
   GemmEpilogue with = epilogue();

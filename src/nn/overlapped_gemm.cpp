@@ -33,6 +33,8 @@ void multiply_rows(RankContext& context, const StreamProduct& product, const Ope
   GemmArgs args{product.form, x, product.weight, out.slice(0, begin, x.dim(0)), product.bias};
   args.epilogue = rows_of(product.epilogue, begin, x.dim(0));
   args.quantization = product.quantization;
+  args.terms = product.terms;
+  for (GemmTerm& term : args.terms) term.a = term.a.slice(0, begin, x.dim(0));
   args.spare_multiprocessors = product.spare_multiprocessors;
   run_product(context.ops, args, {product.amax, {}}, product.rounding.rows(begin, x.dim(0)));
 }
@@ -46,6 +48,8 @@ Tensor result_of(RankContext& context, const StreamProduct& product, int64_t row
 
 /// The columns [begin, begin + count) of a product.
 StreamProduct columns_of(const StreamProduct& product, int64_t begin, int64_t count) {
+  VIADUCT_CHECK(ShapeError, product.terms.empty(), "columns of a product with {} terms",
+                product.terms.size());
   StreamProduct part = product;
   part.weight = product.weight.slice(product.form == GemmForm::forward ? 0 : 1, begin, count);
   if (product.bias) part.bias = product.bias.slice(0, begin, count);

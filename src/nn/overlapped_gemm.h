@@ -7,6 +7,7 @@
 // decomposition".)
 
 #include <optional>
+#include <vector>
 
 #include "nn/context.h"
 #include "nn/gemm_overlap.h"
@@ -29,6 +30,8 @@ struct StreamProduct {
   /// Of dy, all tokens' rows; undefined: to nearest even.
   StochasticRounding rounding = {};
   int spare_multiprocessors = 0;  // as in GemmArgs
+  /// As in GemmArgs, with all rows of the product; not of one that is cut by columns.
+  std::vector<GemmTerm> terms = {};
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
 

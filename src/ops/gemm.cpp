@@ -1,5 +1,7 @@
 #include "ops/gemm.h"
 
+#include <numeric>
+
 #include "ops/checks.h"
 #include "ops/make_cost.h"
 #include "ops/table.h"
@@ -80,6 +82,42 @@ bool reads_b(const OpTable& ops, GemmRequest request, const OperandForm& form) {
   return false;
 }
 
+/// Checks sizes, dtypes and forms of the terms.
+void check_terms(const OpTable& ops, const GemmArgs& args) {
+  constexpr std::string_view kOp = "gemm term";
+  VIADUCT_CHECK(ShapeError, ops.product_terms, "gemm: {} has no products with terms",
+                ops.traits.name);
+  VIADUCT_CHECK(ShapeError, args.form != GemmForm::weight_gradient && !args.quantization.any(),
+                "gemm: terms are added to a forward or data_gradient of matrices that are not "
+                "quantized");
+  const bool forward = args.form == GemmForm::forward;
+  const int64_t rows = args.a.dim(0), columns = args.b.dim(forward ? 0 : 1);
+  int64_t depth = 0;
+  for (const GemmTerm& term : args.terms) {
+    check_operand("a of a term", term.a);
+    check_operand("b of a term", term.b);
+    check_dtype(kOp, "a", term.a.tensor(), {args.a.dtype()});
+    VIADUCT_CHECK(ShapeError, term.b.dtype() == args.a.dtype(),
+                  "{}: expected b of dtype {}, got {}", kOp, dtype_name(args.a.dtype()),
+                  describe(term.b));
+    const int64_t rank = term.a.dim(1), width = term.b.dim(forward ? 0 : 1);
+    check_shape(kOp, "a", term.a.tensor(), {rows, rank});
+    VIADUCT_CHECK(ShapeError, term.b.dim(forward ? 1 : 0) == rank,
+                  "{}: expected b with {} contracted elements, as a has, got {}", kOp, rank,
+                  describe(term.b));
+    VIADUCT_CHECK(ShapeError, term.first_column >= 0 && term.first_column + width <= columns,
+                  "{}: columns [{}, {}) of a product of {}", kOp, term.first_column,
+                  term.first_column + width, columns);
+    if (!reads_b(ops, term_request(args, term), term.b.form()))
+      fail<ShapeError>("{}: {} does not read b as {} from column {} on", kOp, ops.traits.name,
+                       describe(term.b), term.first_column);
+    depth += padded_term_depth(rank);
+  }
+  VIADUCT_CHECK(ShapeError, depth <= kMostTermDepth,
+                "{}: expected at most {} contracted elements of all terms, got {}", kOp,
+                kMostTermDepth, depth);
+}
+
 /// Checks that the operands have forms that the backend reads.
 void check_forms(const OpTable& ops, const GemmArgs& args) {
   const GemmRequest request = gemm_request(args);
@@ -107,6 +145,20 @@ GemmRequest gemm_request(const GemmArgs& args) {
   request.k = args.b.dim(1);
   if (args.epilogue.activated && args.epilogue.gated) request.run = request.n / 2;
   request.quantization = args.quantization;
+  return request;
+}
+
+int64_t term_run(int64_t first_column, int64_t half) {
+  return std::gcd(first_column, half);
+}
+
+GemmRequest term_request(const GemmArgs& args, const GemmTerm& term) {
+  const bool forward = args.form == GemmForm::forward;
+  GemmRequest request{args.form, args.a.dtype()};
+  request.m = term.a.dim(0);
+  request.n = forward ? term.b.dim(0) : term.a.dim(1);
+  request.k = term.b.dim(1);
+  request.run = term_run(term.first_column, gemm_request(args).run);
   return request;
 }
 
@@ -156,6 +208,7 @@ void gemm(OpContext& context, const GemmArgs& args) {
   }
   if (args.epilogue.any()) check_epilogue(context.ops, args);
   check_forms(context.ops, args);
+  if (!args.terms.empty()) check_terms(context.ops, args);
   dispatch(context, kOp, context.ops.gemm, args);
 }
 
@@ -180,6 +233,13 @@ Cost cost_of(const GemmArgs& args) {
   cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
                     (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   cost.bytes_written = args.c.bytes();
+  for (const GemmTerm& term : args.terms) {
+    const int64_t width = term.b.dim(args.form == GemmForm::forward ? 0 : 1);
+    add_vector_flops(
+        cost, args.a.dtype(),
+        2.0 * static_cast<double>(term.a.shape().elements()) * static_cast<double>(width));
+    cost.bytes_read += term.a.bytes() + term.b.bytes();
+  }
   return cost;
 }
 

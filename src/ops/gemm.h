@@ -15,6 +15,8 @@
 // the rows. On a GPU the order is that of the library's kernel for all sizes, strides and formats
 // of the product: the same product has the same bits each time, a part of it may have others.
 
+#include <vector>
+
 #include "ops/activation.h"
 #include "ops/convert_operand.h"
 #include "ops/dispatch.h"
@@ -42,6 +44,21 @@ struct GemmEpilogue {
   bool any() const { return residual || activated || raised; }
 };
 
+/// A product of the same form that is added to some columns of that of a and b, before c is
+/// rounded: a low-rank term of the weight. a [M, r]; b [N', r] of a forward, [r, N'] of a
+/// data_gradient; of the dtype of the product's operands.
+struct GemmTerm {
+  Operand a, b;
+  int64_t first_column = 0;  // of the product: N' columns from here
+};
+
+/// Maximum of r, each rounded up to whole steps of kernels, over all terms of a product together:
+/// their a stays in cache beside that of the product.
+inline constexpr int64_t kMostTermDepth = 1024;
+inline constexpr int64_t padded_term_depth(int64_t r) {
+  return (r + 31) / 32 * 32;
+}
+
 struct GemmArgs {
   GemmForm form = GemmForm::forward;
   Operand a, b;
@@ -54,6 +71,10 @@ struct GemmArgs {
   /// Multiprocessors of a GPU that the product leaves to communication beside it. On the cpu it
   /// means nothing.
   int spare_multiprocessors = 0;
+  /// c = product + terms (+ bias), rounded once; an epilogue has their sum for its product. Only of
+  /// matrices that are not quantized, by ops that have them (`OpTable::product_terms`), and not of
+  /// a weight_gradient.
+  std::vector<GemmTerm> terms = {};
 };
 
 /// ShapeError, with the form that the backend reads, for an operand in another form.
@@ -84,6 +105,13 @@ GemmForms gemm_operand_forms(const OpTable& ops, const GemmRequest& request);
 
 /// The request for `args`, not packed.
 GemmRequest gemm_request(const GemmArgs& args);
+
+/// The request for b of a term of `args`, not packed: its columns are read in runs that begin with
+/// columns of the product.
+GemmRequest term_request(const GemmArgs& args, const GemmTerm& term);
+/// The run of `term_request` for a term that begins at a column; `half`: columns of a half of a
+/// gated product, else 0.
+int64_t term_run(int64_t first_column, int64_t half);
 
 /// Whether products of these ops read a weight of `dtype` in another form if it is packed.
 bool reads_packed_weights(const OpTable& ops, DType dtype);

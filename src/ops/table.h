@@ -17,6 +17,8 @@ struct OpTable {
   FormsRequest (*produced_forms)(const FormsRequest&, const Traits&) = nullptr;
   /// Products of a score matrix round their factors to the format of q: they may be stored in it.
   bool narrow_score_factors = false;
+  /// Products add terms (`GemmArgs::terms`).
+  bool product_terms = false;
 
 #define VIADUCT_OP_ENTRY(name, Args, gpu) OpEntry<Args> name;
   VIADUCT_OPS(VIADUCT_OP_ENTRY)

@@ -129,6 +129,7 @@ OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> famil
   const OpTable& kernels = gpu_machine().ops;
   table_.traits.name = kernels.traits.name;
   for (AddFamily add : families) add(table_, CpuIsa::portable);
+  table_.product_terms = kernels.product_terms;
   table_.narrow_score_factors = kernels.narrow_score_factors;
   table_.produced_forms = kernels.produced_forms;
   put_kernels<OnGpu, no_product, no_grouped>(table_, kernels);

@@ -222,6 +222,7 @@ OpTable scaled_ops(ScaledValues values, CpuIsa isa, bool for_simulation) {
   OpTable table = cpu_ops(isa, for_simulation);
   table.traits.name = "scaled";
   table.gemm = gemm_of(isa);
+  table.product_terms = false;     // its products read scaled operands alone
   table.produced_forms = nullptr;  // operands are made by `convert_operand` below alone
   table.gemm_forms = values == ScaledValues::exact   ? forms<ScaledValues::exact>
                      : values == ScaledValues::mxfp8 ? forms<ScaledValues::mxfp8>

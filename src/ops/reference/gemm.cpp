@@ -21,6 +21,21 @@ Matrix transposed(const Tensor& t) {
   return {t.data<double>(), 1, t.stride(0)};
 }
 
+/// What the terms add to an element of the product.
+double sum_of_terms(const GemmArgs& args, int64_t row, int64_t column) {
+  double sum = 0;
+  for (const GemmTerm& term : args.terms) {
+    const Tensor& y = term.b.tensor();
+    const Matrix a = as_is(term.a.tensor());
+    const Matrix b = args.form == GemmForm::forward ? transposed(y) : as_is(y);
+    const int64_t width = y.dim(args.form == GemmForm::forward ? 0 : 1);
+    const int64_t own = column - term.first_column;
+    if (own < 0 || own >= width) continue;
+    for (int64_t k = 0; k < term.a.dim(1); ++k) sum += a.at(row, k) * b.at(k, own);
+  }
+  return sum;
+}
+
 void product(const GemmArgs& args) {
   const bool weight_gradient = args.form == GemmForm::weight_gradient;
   const Tensor &x = args.a.tensor(), &y = args.b.tensor();
@@ -33,6 +48,7 @@ void product(const GemmArgs& args) {
     for (int64_t j = 0; j < args.c.dim(1); ++j) {
       double sum = 0;
       for (int64_t k = 0; k < contracted; ++k) sum += a.at(i, k) * b.at(k, j);
+      sum += sum_of_terms(args, i, j);
       if (bias != nullptr) sum += bias[j];
       double& out = c[i * args.c.stride(0) + j];
       out = args.mode == WriteMode::accumulate ? out + sum : sum;

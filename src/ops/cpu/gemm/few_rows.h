@@ -26,7 +26,7 @@ inline constexpr int64_t few_rows_stride(int64_t depth) {
   return (tile_steps<Element>(depth) | 1) * kStepDepth<Element>;
 }
 
-/// c [rows, columns] = A · B.
+/// c [rows, columns] (= or +=) A · B.
 template <class Element>
 struct FewRowsProductOf {
   int64_t rows = 0, columns = 0;  // rows ≤ kFewRows; C has room for whole tiles and for
@@ -41,6 +41,7 @@ struct FewRowsProductOf {
   int64_t b_stride = 0;  // elements between strips, or between rows
   float* c = nullptr;
   int64_t c_stride = 0;  // elements between rows of C
+  bool accumulate = false;
 };
 
 template <class Element>

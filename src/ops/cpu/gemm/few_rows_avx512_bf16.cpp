@@ -39,7 +39,7 @@ void tile_strips_block(const FewRowsProductOf<bfloat16>& p, const bfloat16* b, f
     // Of a tile that is not full its zeros are not read: with a factor of low rank most of it.
     const int units = whole < end ? static_cast<int>((p.depth % kTileDepth + 1) / 2) : 0;
     for (int unit = 0; unit < units; ++unit) add_unit(unit);
-    add_to_c<kRows, kStrips>(sums, c, p.c_stride, begin == 0);
+    add_to_c<kRows, kStrips>(sums, c, p.c_stride, begin == 0 && !p.accumulate);
   });
 }
 

@@ -124,7 +124,7 @@ void square_rows_block(const FewRowsProductOf<typename Arithmetic::Element>& p,
         }
       }
     }
-    add_to_c<kRows, 1>(sums, c, p.c_stride, begin == 0);
+    add_to_c<kRows, 1>(sums, c, p.c_stride, begin == 0 && !p.accumulate);
   });
 }
 

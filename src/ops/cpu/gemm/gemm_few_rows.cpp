@@ -1,6 +1,7 @@
 #include "ops/cpu/gemm/gemm_few_rows.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace viaduct::cpu {
 namespace {
@@ -39,10 +40,71 @@ struct Cut {
 };
 
 /// Where column `column` of the product begins in b.
-const void* columns_of(const GemmArgs& args, int64_t column, int64_t stride) {
-  const int64_t rows = args.b.form().plain() ? column : column / kTileColumns;
-  return static_cast<const std::byte*>(args.b.values().raw()) +
-         rows * stride * dtype_bytes(args.b.dtype());
+const void* columns_of(const Operand& b, int64_t column, int64_t stride) {
+  const int64_t rows = b.form().plain() ? column : column / kTileColumns;
+  return static_cast<const std::byte*>(b.values().raw()) + rows * stride * dtype_bytes(b.dtype());
+}
+
+/// Whether the kernels read b in place.
+bool reads_in_place(GemmForm form, const Operand& b) {
+  return !b.form().plain() || form == GemmForm::forward;
+}
+
+/// Elements of the copied rows of A.
+template <class Element>
+int64_t copied_elements(const Operand& a) {
+  return few_rows_computed(a.dim(0)) * few_rows_stride<Element>(a.dim(1));
+}
+
+/// A product of A's rows, copied to `copied`, with all columns of b: its part of C is not set.
+template <class Element>
+FewRowsProductOf<Element> product_of(const Operand& a, const Operand& b, int64_t visit,
+                                     const FewRowsKernelsOf<Element>& rows, Element* copied) {
+  const Tensor& from = a.tensor();
+  rows.copy_rows(from.raw(), from.dtype(), from.stride(0), from.dim(0), from.dim(1), copied);
+  FewRowsProductOf<Element> product{.rows = from.dim(0), .depth = from.dim(1), .visit = visit};
+  product.a = copied;
+  product.b_dtype = b.dtype();
+  product.tiles = !b.form().plain();
+  product.b_stride = product.tiles ? tile_steps(from.dim(1)) * kTileElements : b.tensor().stride(0);
+  return product;
+}
+
+/// Adds a term to the sums of `columns` from column `first` of the product on; `product` is the
+/// term's `product_of`.
+template <class Element>
+void add_term(const GemmArgs& args, const GemmTerm& term, FewRowsProductOf<Element> product,
+              const FewRowsKernelsOf<Element>& rows, int64_t first, int64_t columns, float* sums,
+              int64_t stride) {
+  const int64_t width = term.b.dim(args.form == GemmForm::forward ? 0 : 1);
+  const int64_t from = std::max(first, term.first_column);
+  const int64_t end = std::min(first + columns, term.first_column + width);
+  if (from >= end) return;
+  product.c_stride = stride;
+  product.accumulate = true;
+  if ((from - first) % kTileColumns == 0) {
+    product.columns = end - from;
+    product.b = columns_of(term.b, from - term.first_column, product.b_stride);
+    product.c = sums + (from - first);
+    return rows.product(product);
+  }
+  // Products write whole tiles: of columns that begin inside of one, not among the sums.
+  alignas(64) float apart[kFewRows * kTileColumns] = {};
+  product.c = apart;
+  product.c_stride = kTileColumns;
+  for (int64_t column = from; column < end; column += kTileColumns) {
+    product.columns = std::min(kTileColumns, end - column);
+    product.b = columns_of(term.b, column - term.first_column, product.b_stride);
+    const auto for_each = [&](auto&& f) {
+      for (int64_t row = 0; row < product.rows; ++row) {
+        for (int64_t i = 0; i < product.columns; ++i)
+          f(sums[row * stride + (column - first) + i], apart[row * kTileColumns + i]);
+      }
+    };
+    for_each([](float& sum, float& there) { there = sum; });
+    rows.product(product);
+    for_each([](float& sum, float& there) { sum = there; });
+  }
 }
 
 }  // namespace
@@ -50,13 +112,16 @@ const void* columns_of(const GemmArgs& args, int64_t column, int64_t stride) {
 bool has_few_rows(const GemmArgs& args) {
   if (args.form == GemmForm::weight_gradient) return false;
   if (args.a.dim(0) < 1 || args.a.dim(0) > kFewRows) return false;
-  return !args.b.form().plain() || args.form == GemmForm::forward;
+  return reads_in_place(args.form, args.b) &&
+         std::ranges::all_of(
+             args.terms, [&](const GemmTerm& term) { return reads_in_place(args.form, term.b); });
 }
 
 template <class Element>
 int64_t few_rows_workspace_bytes(const GemmArgs& args) {
-  return few_rows_computed(args.a.dim(0)) * few_rows_stride<Element>(args.a.dim(1)) *
-         static_cast<int64_t>(sizeof(Element));
+  int64_t elements = copied_elements<Element>(args.a);
+  for (const GemmTerm& term : args.terms) elements += copied_elements<Element>(term.a);
+  return elements * static_cast<int64_t>(sizeof(Element));
 }
 
 template <class Element>
@@ -64,14 +129,14 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
                       const FewRowsKernelsOf<Element>& rows, const FinishKernels& kernels,
                       void* workspace, float factor) {
   const Cut cut(args);
-  const Tensor& a = args.a.tensor();
-  auto* const copied = static_cast<Element*>(workspace);
-  rows.copy_rows(a.raw(), a.dtype(), a.stride(0), a.dim(0), a.dim(1), copied);
-  FewRowsProductOf<Element> shared{.rows = a.dim(0), .depth = a.dim(1), .visit = visit};
-  shared.a = copied;
-  shared.b_dtype = args.b.dtype();
-  shared.tiles = !args.b.form().plain();
-  shared.b_stride = shared.tiles ? tile_steps(a.dim(1)) * kTileElements : args.b.tensor().stride(0);
+  auto* copied = static_cast<Element*>(workspace);
+  FewRowsProductOf<Element> shared = product_of(args.a, args.b, visit, rows, copied);
+  std::vector<FewRowsProductOf<Element>> of_terms;
+  copied += copied_elements<Element>(args.a);
+  for (const GemmTerm& term : args.terms) {
+    of_terms.push_back(product_of(term.a, term.b, kSumSteps, rows, copied));
+    copied += copied_elements<Element>(term.a);
+  }
   shared.c_stride = cut.halves * cut.columns();
   const auto run_task = [&](int64_t task, int) {
     alignas(64) float sums[kFewRows * 2 * kMostColumns];
@@ -88,9 +153,13 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
                           .factor = factor};
     fetch_block(args, block);
     for (int64_t half = 0; half < cut.halves; ++half) {
-      product.b = columns_of(args, half * cut.width + begin, product.b_stride);
+      const int64_t first = half * cut.width + begin;
+      product.b = columns_of(args.b, first, product.b_stride);
       product.c = sums + half * cut.columns();
       rows.product(product);
+      for (size_t i = 0; i < of_terms.size(); ++i)
+        add_term(args, args.terms[i], of_terms[i], rows, first, product.columns, product.c,
+                 product.c_stride);
     }
     finish_block(args, kernels, block);
   };

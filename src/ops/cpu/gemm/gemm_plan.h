@@ -12,10 +12,12 @@ namespace viaduct::cpu {
 
 // Bytes of B packed at a time: leaves room in the last-level cache.
 inline constexpr int64_t kChunkBytes = int64_t{8} << 20;
-// Scratch of a task on its thread's stack, 1,088 KB: the maximum for blockings.
-inline constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
-inline constexpr int64_t kMaxA = 512 * 1024;       // bytes, rows × depth
-inline constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, columns that a task packs × depth
+// Scratch of a task on its thread's stack, 1,136 KB: the maximum for blockings.
+inline constexpr int64_t kMaxSums = 96 * 1024;        // FP32, rows × columns of a block
+inline constexpr int64_t kMaxA = 512 * 1024;          // bytes, rows × depth
+inline constexpr int64_t kMaxStrips = 192 * 1024;     // bytes, columns that a task packs × depth
+inline constexpr int64_t kMaxTermStrips = 32 * 1024;  // bytes, of a term: columns × depth
+inline constexpr int64_t kMaxRows = 256;              // of a block
 // Minimum number of blocks before they grow: work for many threads, and short waits for the last of
 // them.
 inline constexpr int64_t kWantedBlocks = 16, kWantedOfThread = 4;
@@ -88,6 +90,14 @@ struct SmallerBlocks {
   int64_t columns = std::numeric_limits<int64_t>::max();  // at most so many, of both halves
 };
 
+/// Bytes of a packed row of the terms' a.
+template <class Element>
+int64_t term_row_bytes(const GemmArgs& args) {
+  int64_t steps = 0;
+  for (const GemmTerm& term : args.terms) steps += tile_steps<Element>(term.a.dim(1));
+  return steps * kStep<Element> * static_cast<int64_t>(sizeof(Element));
+}
+
 template <class Element>
 Plan plan_of(const GemmArgs& args, const TileBlocking& blocking, const SmallerBlocks& smaller) {
   Plan plan;
@@ -102,11 +112,17 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking, const SmallerBl
   const bool one_row = plan.a.width <= blocking.rows;
   plan.shared = !one_row && !plan.tiles;
   int64_t rows = blocking.rows;
-  const int64_t strip =
-      tile_steps<Element>(plan.a.depth) * kStep<Element> * static_cast<int64_t>(sizeof(Element));
+  constexpr int64_t kBytes = static_cast<int64_t>(sizeof(Element));
+  const int64_t term_row = term_row_bytes<Element>(args);
+  const int64_t packed_row = tile_steps<Element>(plan.a.depth) * kStep<Element> * kBytes + term_row;
   // Whole strips of rows are packed.
-  const int64_t packed_rows = std::min(rows, ceil_div(plan.a.width, kTileRows) * kTileRows);
-  plan.kept = (plan.shared || plan.tiles) && packed_rows * strip <= blocking.kept_bytes;
+  plan.kept = (plan.shared || plan.tiles) &&
+              std::min(rows, ceil_div(plan.a.width, kTileRows) * kTileRows) * packed_row <=
+                  blocking.kept_bytes;
+  // The terms' a lies beside that of a visit.
+  const int64_t visited_row = std::max<int64_t>(blocking.depth * kBytes, kStep<Element> * kBytes);
+  if (term_row > 0 && !plan.kept)
+    rows = std::min(rows, kMaxA / (visited_row + term_row) / kTileRows * kTileRows);
   int64_t columns = plan.kept                ? blocking.wide_columns
                     : one_row && !plan.tiles ? own_columns<Element>(blocking)
                                              : blocking.columns;

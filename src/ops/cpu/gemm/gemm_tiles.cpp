@@ -111,8 +111,8 @@ class Block {
         columns_(std::min(task.plan.columns, task.chunks[0].width - column)) {
     const GemmArgs& args = task.args;
     direct_ = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign && !args.bias &&
-              !args.epilogue.any() && task.factor == 1 && rows_ % kTileRows == 0 &&
-              columns_ % kTileColumns == 0;
+              !args.epilogue.any() && args.terms.empty() && task.factor == 1 &&
+              rows_ % kTileRows == 0 && columns_ % kTileColumns == 0;
     run_ = std::min(run_columns(args), columns_);
     if (task.plan.kept) run_ = std::min(run_, kMaxSums / (rows_up() * task.plan.halves) / 32 * 32);
   }
@@ -130,6 +130,7 @@ class Block {
  private:
   static constexpr int64_t kElementsOfB = kMaxStrips / static_cast<int64_t>(sizeof(Element));
   static constexpr int64_t kElementsOfA = kMaxA / static_cast<int64_t>(sizeof(Element));
+  static constexpr int64_t kElementsOfTerm = kMaxTermStrips / static_cast<int64_t>(sizeof(Element));
 
   /// The sums of all columns; each visit packs its part of A.
   void visit_by_visit(const TileSource& next) {
@@ -138,13 +139,16 @@ class Block {
     for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
       const bool last = step + plan.visit >= plan.steps;
       pack(step, a_strips_);
+      if (last) pack_terms(a_strips_ + plan.visit_steps(step) * strips_up() * kTile<Element>);
       find_strips(step);
       const TileSource then = last ? next : visited<Element>(plan, row_, step + plan.visit);
       for (int64_t begin = 0; begin < columns_; begin += run_) {
         prefetch(then, begin);
         if (last) fetch_block(task_.args, block(begin));
         multiply(step, begin, a_strips_);
-        if (last) finish(begin);
+        if (!last) continue;
+        add_terms(begin);
+        finish(begin);
       }
     }
   }
@@ -153,6 +157,7 @@ class Block {
     const Plan& plan = task_.plan;
     for (int64_t step = 0; step < plan.steps; step += plan.visit)
       pack(step, a_strips_ + step * strips_up() * kTile<Element>);
+    pack_terms(a_strips_ + plan.steps * strips_up() * kTile<Element>);
     for (int64_t begin = 0; begin < columns_; begin += run_) {
       prefetch(next, begin);
       fetch_block(task_.args, block(begin));
@@ -160,6 +165,7 @@ class Block {
         find_strips(step);
         multiply(step, begin, a_strips_ + step * strips_up() * kTile<Element>);
       }
+      add_terms(begin);
       finish(begin);
     }
   }
@@ -221,6 +227,84 @@ class Block {
       task_.tiles.product(product);
     }
   }
+  /// Calls f(term, step, steps) for the visits of the terms, each of which is one sum.
+  template <class F>
+  void for_each_term_visit(F&& f) const {
+    for (const GemmTerm& term : task_.args.terms) {
+      const int64_t steps = tile_steps<Element>(term.a.dim(1));
+      for (int64_t step = 0; step < steps; step += kSumSteps)
+        f(term, step, std::min(kSumSteps, steps - step));
+    }
+  }
+  /// The rows of a of all terms, visit by visit.
+  void pack_terms(Element* to) {
+    term_a_ = to;
+    for_each_term_visit([&](const GemmTerm& term, int64_t step, int64_t steps) {
+      task_.tiles.pack_a(part<Element>(source_of(term.a, false), row_, rows_, step, steps), to,
+                         steps * kTile<Element>);
+      to += strips_up() * steps * kTile<Element>;
+    });
+  }
+  /// Adds the terms to the sums of a run from `begin`.
+  void add_terms(int64_t begin) {
+    const Element* a = term_a_;
+    for_each_term_visit([&](const GemmTerm& term, int64_t step, int64_t steps) {
+      for (int64_t half = 0; half < task_.plan.halves; ++half)
+        add_term(term, step, steps, half, begin, a);
+      a += strips_up() * steps * kTile<Element>;
+    });
+  }
+  void add_term(const GemmTerm& term, int64_t step, int64_t steps, int64_t half, int64_t begin,
+                const Element* a) {
+    const int64_t first = task_.chunks[half].begin + column_ + begin;  // of the run, in c
+    const TileSource b = source_of(term.b, task_.args.form != GemmForm::forward);
+    const int64_t from = std::max(first, term.first_column);
+    const int64_t end =
+        std::min(first + std::min(run_, columns_ - begin), term.first_column + b.width);
+    if (from >= end) return;
+    float* const sums = sums_ + half * summed_columns() + at(begin) - first;  // of c's column 0
+    TileProductOf<Element> product{.rows = rows_};
+    product.steps = steps;
+    product.a = a;
+    product.a_strip = steps * kTile<Element>;
+    product.c_stride = task_.plan.halves * summed_columns();
+    product.accumulate = true;
+    if (!term.b.form().plain()) {
+      product.b_strip = tile_steps<Element>(b.depth) * kTile<Element>;
+      product.b = term.b.values().template data<Element>() +
+                  (from - term.first_column) / kTileColumns * product.b_strip +
+                  step * kTile<Element>;
+      product.columns = end - from;
+      product.c = sums + from;
+      return task_.tiles.product(product);
+    }
+    product.b = term_b_;
+    product.b_strip = steps * kTile<Element>;
+    // Products write whole tiles: of columns that begin inside of one, not to the sums.
+    const bool aligned = (from - first) % kTileColumns == 0;
+    const int64_t most = aligned ? kElementsOfTerm / product.b_strip * kTileColumns : kTileColumns;
+    for (int64_t column = from; column < end; column += most) {
+      product.columns = std::min(most, end - column);
+      task_.tiles.pack_b(part<Element>(b, column - term.first_column, product.columns, step, steps),
+                         term_b_, product.b_strip);
+      product.c = sums + column;
+      aligned ? task_.tiles.product(product) : add_columns(product);
+    }
+  }
+  /// The product of columns of one tile, added where they are.
+  void add_columns(TileProductOf<Element> product) {
+    alignas(64) float apart[kMaxRows * kTileColumns];
+    float* const to = product.c;
+    const int64_t stride = product.c_stride;
+    product.c = apart;
+    product.c_stride = kTileColumns;
+    product.accumulate = false;
+    task_.tiles.product(product);
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t column = 0; column < product.columns; ++column)
+        to[row * stride + column] += apart[row * kTileColumns + column];
+    }
+  }
   void finish(int64_t begin) {
     if (!direct_) finish_block(task_.args, task_.kernels, block(begin));
   }
@@ -231,7 +315,8 @@ class Block {
   int64_t run_ = 0;  // columns multiplied and stored at a time
   Strips<Element> b_[2];
   alignas(64) float sums_[kMaxSums];
-  alignas(64) Element a_strips_[kElementsOfA], b_strips_[kElementsOfB];
+  const Element* term_a_ = nullptr;  // strips of the terms' a, among a_strips_
+  alignas(64) Element a_strips_[kElementsOfA], b_strips_[kElementsOfB], term_b_[kElementsOfTerm];
 };
 
 /// Tasks of several products, numbered one product after the other.
