@@ -2,6 +2,7 @@
 
 #include "model/expert_adapters.h"
 #include "model/parameter_maker.h"
+#include "model/router_adapters.h"
 
 namespace viaduct {
 
@@ -44,6 +45,9 @@ void BlockModules::add_feed_forward() const {
   }
   if (!routed) return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
   add_whole(names_.router, "router", model_.moe.experts, true);
+  AdaptableModule& router = modules_.back();
+  const std::string in_peft = module_of_parameter(peft_router_parameter(model_, router.name));
+  if (in_peft != router.name) router.in_peft = in_peft;
   if (model_.moe.shared_feed_forward > 0)
     add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down,
             model_.moe.shared_feed_forward);
