@@ -37,9 +37,11 @@ TEST(AdapterRules, FilesOfAnAdapterTakeThePlaceOfSettings) {
   const std::filesystem::path golden = test::test_data("golden");
   const auto setup = [&](const Overrides& more) {
     return setup_of(
-        tiny_run() +
         Overrides{"checkpoint.pretrained_checkpoint=" + (golden / "llama/model").string(),
-                  "peft.adapter=" + (golden / "lora_llama/adapter").string()} +
+                  "peft.adapter=" + (golden / "lora_llama/adapter").string(), "dataset.mock=true",
+                  "model.seq_length=32", "train.train_iters=1", "train.global_batch_size=2",
+                  "train.micro_batch_size=2", "optimizer.lr=1e-2", "scheduler.lr_warmup_iters=0",
+                  "validation.eval_iters=0"} +
         more);
   };
   // All of them are the section's defaults, and not the adapter's (rank 8, alpha 16).
