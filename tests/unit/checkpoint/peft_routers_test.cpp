@@ -83,8 +83,8 @@ TEST_P(PeftRouters, AreParametersThere) {
   EXPECT_EQ(config.at("target_modules").size(), 1u);
   EXPECT_EQ(config.at("r"), 3);
   EXPECT_EQ(config.at("lora_alpha"), 5);
-  EXPECT_EQ(config.at("rank_pattern"), (json{{parameter, 2}}));
-  EXPECT_EQ(config.at("alpha_pattern"), (json{{parameter, 6}}));
+  EXPECT_EQ(config.at("rank_pattern"), json::object({{parameter, 2}}));
+  EXPECT_EQ(config.at("alpha_pattern"), json::object({{parameter, 6}}));
   EXPECT_EQ(config.at("base_model_name_or_path"), "models/base");
   const SafetensorsFile file(folder_ / "peft" / kAdapterWeightsFile);
   const std::string there = kAdapterPrefix + module_of_parameter(parameter);
