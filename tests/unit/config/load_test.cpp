@@ -129,7 +129,7 @@ TEST(ReadConfig, ReadsTypesAndOverridesWin) {
   load(l,
        "train: {steps: 1e3, seed: 7, fast: true, weights: [0.25, 1]}\n"
        "model: {rate: 2, scaling: {type: yarn, factor: 2}}\n",
-       {"train.steps=5", "train.seed=null", "model.scaling.factor=8", "model=3", "train.iters=6"});
+       {"train.steps=5", "train.seed=null", "model.scaling.factor=8", "model=3", "train.steps=6"});
   ASSERT_TRUE(l.problems.empty()) << l.problems.all().front();
   EXPECT_EQ(l.program.train.steps, 6);
   EXPECT_EQ(l.program.train.seed, std::nullopt);

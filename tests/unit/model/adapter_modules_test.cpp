@@ -77,7 +77,8 @@ TEST(AdapterModules, OfImagesAreChosenWhereTheyAreNamed) {
   EXPECT_EQ(settings.of("model.layers.0.self_attn.q_proj")->rank, 2);
   config.target_modules = {"vision_tower.encoder.layers.2.mlp.fc1"};  // nothing reads it
   EXPECT_THAT([&] { choose_adapters(config, model); },
-              ThrowsMessage<ConfigError>(HasSubstr("matches no linear layer")));
+              ThrowsMessage<ConfigError>(
+                  HasSubstr("is in a block of the vision tower that nothing reads")));
 }
 
 TEST(AdapterModules, PatternsGiveRanksAndScales) {
