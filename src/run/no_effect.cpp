@@ -61,13 +61,9 @@ class Alternatives {
   Schema schema_ = run_schema(other_);
 };
 
-GemmOverlapTable overlap_table(const RunConfig& config) {
+GemmOverlapTable overlap_table(const RunConfig& config, std::vector<std::string>* notes = nullptr) {
   Problems said;  // by validate
-  return resolve_gemm_overlap(config.tensor_overlap,
-                              {.tp = config.parallel.tensor_model_parallel_size,
-                               .features = config.model.hidden_size.value(),
-                               .on_gpu = tells_kernels(config)},
-                              said);
+  return gemm_overlap(config, said, notes);
 }
 
 /// Whether the table of GEMMs is the same without this one of its fields, and why.
@@ -167,6 +163,10 @@ std::vector<std::string> settings_without_effect(const RunConfig& config,
     lines.push_back(fmt::format("{} {} no effect here: {}", fmt::join(names, ", "),
                                 names.size() == 1 ? "has" : "have", reason));
   }
+  // Where nothing overlaps, the whole table has no effect.
+  std::vector<std::string> of_gemms;
+  if (overlap_table(config, &of_gemms) != GemmOverlapTable{})
+    lines.insert(lines.end(), of_gemms.begin(), of_gemms.end());
   return lines;
 }
 

@@ -5,14 +5,6 @@
 namespace viaduct {
 namespace {
 
-/// As far as they are known yet.
-LatentSizes latent_ranks(const RunConfig& config) {
-  const LatentFields& latent = config.model.latent;
-  if (!latent.multi_latent_attention.value_or(false)) return {};
-  return {.q_rank = latent.q_lora_rank.value_or(std::nullopt).value_or(0),
-          .kv_rank = latent.kv_lora_rank.value_or(0)};
-}
-
 /// Heads, key-value heads and features must divide evenly.
 void validate_cuts(const ModelFields& model, int tp, Problems& problems) {
   const auto& heads = model.num_attention_heads;
@@ -95,8 +87,7 @@ void validate_overlap(const RunConfig& config, const ConfigOutcome& outcome, Pro
           "model.variable_seq_lengths is true");
     }
   }
-  const int64_t hidden = config.model.hidden_size.value_or(0);
-  resolve_gemm_overlap(overlap, overlap_conditions(config, hidden, latent_ranks(config)), problems);
+  gemm_overlap(config, problems);
 }
 
 }  // namespace

@@ -69,6 +69,24 @@ TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
               Not(Contains(HasSubstr("comm_overlap.method"))));
 }
 
+// What a schedule turns off is compared as the run has it.
+TEST(NoEffect, AWeightGradientThatWaitsHidesNothingAnyway) {
+  const Overrides waits = kTp + Overrides{"dist.ranks=4", "model.pipeline_model_parallel_size=2",
+                                          "model.pipeline_schedule=zero_bubble"};
+  const auto of_switch = Contains(AllOf(HasSubstr("model.tp_comm_bulk_wgrad has no effect here"),
+                                        HasSubstr("does the same by default")));
+  EXPECT_THAT(notes(waits + Overrides{"model.tp_comm_bulk_wgrad=false"}), of_switch);
+  EXPECT_THAT(notes(kTp + Overrides{"model.tp_comm_bulk_wgrad=false"}), Not(of_switch));
+}
+
+// The settings of kernels in a table are named where the table itself has an effect.
+TEST(NoEffect, SettingsOfKernelsInATable) {
+  const Overrides table{"comm_overlap.tp_comm_overlap_cfg={fc1_fprop: {num_sm: 8}}"};
+  EXPECT_THAT(notes(kTp + table), Contains(HasSubstr("tp_comm_overlap_cfg.fc1_fprop.num_sm has")));
+  EXPECT_THAT(notes(table), ElementsAre(AllOf(HasSubstr("tp_comm_overlap_cfg has no effect here"),
+                                              HasSubstr("tensor_model_parallel_size = 1"))));
+}
+
 TEST(NoEffect, NormsOfQueriesAndKeysThatAreNotThere) {
   EXPECT_THAT(notes({"model.qk_layernorm_per_head=false", "model.qk_layernorm_own_weights=true"}),
               ElementsAre("model.qk_layernorm_own_weights, model.qk_layernorm_per_head have no "
