@@ -18,7 +18,7 @@
 #include "model/expert_adapters.h"
 #include "model/image_adapters.h"
 #include "run/grown_vocabulary.h"
-#include "run/validate_precision.h"
+#include "run/rules/product_sizes.h"
 
 namespace viaduct {
 namespace {

@@ -21,7 +21,7 @@ int64_t encoder_layers(const RunConfig& config);
 int64_t encoder_tokens(const RunConfig& config);
 
 /// Fast domains in which ranks that exchange tokens lie, where tokens are sent by domain; else 1.
-/// That an explicit `hierarchical` fits is validated (validate_experts.cpp).
+/// That an explicit `hierarchical` fits is validated (rules/expert_exchange.cpp).
 int expert_domains(const RunConfig& config);
 
 /// dp · cp: the ranks that documents are shared among under hybrid context parallel.

@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "data/indexed_dataset_writer.h"
-#include "run/no_effect_rules.h"
 #include "run/resolved_run.h"
+#include "run/rules/rules.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
 
@@ -29,6 +29,15 @@ std::vector<std::string> notes(const Overrides& overrides) {
 
 const Overrides kTp{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
 
+// A name that is known and not implemented has no value to compare with.
+TEST(NoEffect, WhatIsNotImplementedIsNotAsked) {
+  const Overrides simulated{"dist.device=sim", "dist.cluster=dgx-h100"};
+  EXPECT_THAT(notes(simulated + Overrides{"dataset.num_workers=6", "dataset.pin_memory=false"}),
+              Not(Contains(HasSubstr("dataset.num_workers"))));
+  EXPECT_THAT(notes(simulated + Overrides{"dataset.random_seed=6"}),
+              Contains(HasSubstr("dataset.random_seed has no effect here: dist.device = sim")));
+}
+
 TEST(NoEffect, APlainRunSaysNothing) {
   EXPECT_THAT(notes({"validation.eval_iters=1"}), IsEmpty());
 }
@@ -37,9 +46,8 @@ TEST(NoEffect, APlainRunSaysNothing) {
 TEST(NoEffect, TablesNameFields) {
   RunConfig config;
   const Schema schema = run_schema(config);
-  for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
-                           training_without_effect, data_without_effect, gpus_without_effect}) {
-    for (const NoEffectRule& rule : table())
+  for (const Topic& topic : topics()) {
+    for (const NoEffectRule& rule : topic.idle)
       for (const std::string_view name : rule.fields) EXPECT_NE(schema.find(name), nullptr) << name;
   }
 }

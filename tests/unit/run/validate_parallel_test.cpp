@@ -1,7 +1,5 @@
 // Rules over parallel settings: each message has both numbers and the nearest valid choice.
 
-#include "run/validate_parallel.h"
-
 #include "run/parallel_settings.h"
 #include "support/validated_run.h"
 

@@ -1,10 +1,10 @@
-// Rules of sharding over data-parallel ranks: strategies, their presets and formats.
+// Sharding over data-parallel ranks: strategies, their presets and formats.
 
 #include "config/nearest_valid.h"
 #include "precision/recipe.h"
 #include "run/parallel_settings.h"
+#include "run/rules/rules.h"
 #include "run/sharding_presets.h"
-#include "run/validate_parallel.h"
 
 namespace viaduct {
 namespace {
@@ -160,14 +160,48 @@ void validate_shared_state(const RunConfig& config, Problems& problems) {
   }
 }
 
-}  // namespace
-
-void validate_full_sharding(const RunConfig& config, Problems& problems) {
+void refuse_sharding(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   validate_strategy(config, problems);
   validate_gradient_shards(config, problems);
   validate_weight_shards(config, problems);
   validate_formats(config, problems);
   validate_shared_state(config, problems);
+}
+
+}  // namespace
+
+Topic sharding_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"ddp.data_parallel_sharding_strategy", "dist.fsdp", "dist.use_megatron_fsdp",
+        "dist.use_torch_fsdp2"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return one_document_rank(c, "one shard is all");
+       }},
+      {{"model.tensor_parallel_num_weight_shards"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(
+             c.ddp.tensor_parallel_num_weight_shards == c.parallel.tensor_model_parallel_size,
+             "it is model.tensor_model_parallel_size");
+       }},
+      {{"ddp.megatron_fsdp_grad_comm_dtype"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (document_ranks(c) == c.ddp.num_distributed_optimizer_instances)
+           return std::string("an optimizer instance has one rank: nothing is reduce-scattered");
+         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == NumberFormat::fp32;
+         return reason_if(fp32 == c.ddp.grad_reduce_in_fp32, "main gradients have this format");
+       }},
+      {{"ddp.suggested_communication_unit_size", "ddp.fsdp_double_buffer"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::string one =
+             c.offload.moves_weights() ? "" : one_document_rank(c, "one shard is all");
+         return !one.empty()
+                    ? one
+                    : reason_if(!c.ddp.shards_weights(),
+                                stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
+                                    ": no layers are gathered for their use");
+       }},
+  };
+  return {refuse_sharding, std::move(idle)};
 }
 
 }  // namespace viaduct

@@ -1,3 +1,5 @@
+// Recomputation in the backward.
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -6,7 +8,7 @@
 #include "base/units.h"
 #include "pipeline/layer_map.h"
 #include "run/parallel_settings.h"
-#include "run/validate_parallel.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -130,9 +132,7 @@ void validate_partial(const RecomputeConfig& recompute, Problems& problems) {
       choice_name_or(recompute.recompute_method, "null"));
 }
 
-}  // namespace
-
-void validate_recompute(const RunConfig& config, Problems& problems) {
+void refuse_recompute(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   if (config.recompute.distribute_saved_activations) validate_shares(config, problems);
   if (config.recompute.num_microbatches_with_partial_activation_checkpoints)
     validate_partial(config.recompute, problems);
@@ -140,6 +140,23 @@ void validate_recompute(const RunConfig& config, Problems& problems) {
   if (config.recompute.full()) validate_full(config, problems);
   if (config.recompute.selective())
     validate_selective(config.recompute, parts_of(config), problems);
+}
+
+}  // namespace
+
+Topic recompute_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"model.distribute_saved_activations"},
+       [](const RunConfig& c, const ConfigOutcome&) { return one_tensor_rank(c); }},
+      {{"model.num_microbatches_with_partial_activation_checkpoints"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const auto& number = c.recompute.num_microbatches_with_partial_activation_checkpoints;
+         return reason_if(c.parallel.stages() == 1 && number.value_or(0) > 0 &&
+                              c.pipeline.pipeline_schedule == PipelineOrder::one_f_one_b,
+                          "one pipeline stage holds one micro-batch at a time");
+       }},
+  };
+  return {refuse_recompute, std::move(idle)};
 }
 
 }  // namespace viaduct

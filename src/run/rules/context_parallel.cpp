@@ -1,8 +1,12 @@
+// Rows and documents over context ranks.
+
 #include <algorithm>
+#include <bit>
 
 #include "base/units.h"
 #include "config/nearest_valid.h"
-#include "run/validate_parallel.h"
+#include "run/parallel_settings.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -114,8 +118,7 @@ void validate_chunks(const RunConfig& config, Problems& problems) {
   }
 }
 
-}  // namespace
-
+/// What context ranks cut, and how they exchange it.
 void validate_context_parallel(const RunConfig& config, Problems& problems) {
   const ContextParallelConfig& context = config.context_parallel;
   const int cp = config.parallel.context_parallel_size;
@@ -140,6 +143,75 @@ void validate_context_parallel(const RunConfig& config, Problems& problems) {
         length.value(), cp, nearest_multiple(length.value(), 2 * int64_t{cp}));
   }
   if (uses(context, ContextExchange::a2a)) validate_heads(config, "a2a", cp, problems);
+}
+
+/// Documents that share different numbers of ranks.
+void validate_hybrid_context(const RunConfig& config, Problems& problems) {
+  const ContextParallelConfig& context = config.context_parallel;
+  if (!context.hybrid_context_parallel) return;
+  constexpr std::string_view kField = "model.hybrid_context_parallel";
+  const int pp = config.parallel.pipeline_model_parallel_size;
+  if (pp > 1) {
+    problems.add(
+        "{}: true runs on one pipeline stage, found pipeline_model_parallel_size = {}: ranks would "
+        "have different numbers of micro-batches",
+        kField, pp);
+  }
+  if (!config.model.calculate_per_token_loss) {
+    problems.add("{}: true needs model.calculate_per_token_loss = true, found false", kField);
+  }
+  for (const ContextExchange type : context.cp_comm_type.values()) {
+    if (type == ContextExchange::p2p || type == ContextExchange::all_gather) continue;
+    problems.add("{}: true needs cp_comm_type p2p or all_gather, found {}", kField,
+                 choice_name(type));
+    break;
+  }
+  const int64_t ranks = document_ranks(config);
+  if (ranks > 0 && !std::has_single_bit(static_cast<uint64_t>(ranks))) {
+    problems.add(
+        "{}: true needs a power of two of data and context ranks, found {}; nearest: {} or {}",
+        kField, ranks, std::bit_floor(static_cast<uint64_t>(ranks)),
+        std::bit_ceil(static_cast<uint64_t>(ranks)));
+  }
+  if (!context.max_seqlen_per_dp_cp_rank) {
+    problems.add(
+        "model.max_seqlen_per_dp_cp_rank: required by hybrid_context_parallel: maximum tokens of a "
+        "micro-batch on a rank{}",
+        config.model.seq_length.is_auto()
+            ? ""
+            : fmt::format(", for instance seq_length / context_parallel_size = {}",
+                          config.model.seq_length.value() / config.parallel.context_parallel_size));
+  } else if (!config.model.seq_length.is_auto() && ranks > 0 &&
+             *context.max_seqlen_per_dp_cp_rank * ranks < config.model.seq_length.value()) {
+    problems.add(
+        "model.max_seqlen_per_dp_cp_rank: {} · {} data and context ranks = {} tokens, but a "
+        "document may have seq_length = {}; expected at least {}",
+        *context.max_seqlen_per_dp_cp_rank, ranks, *context.max_seqlen_per_dp_cp_rank * ranks,
+        config.model.seq_length.value(), (config.model.seq_length.value() + ranks - 1) / ranks);
+  }
+}
+
+void refuse_context_parallel(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
+  validate_context_parallel(config, problems);
+  validate_hybrid_context(config, problems);
+}
+
+}  // namespace
+
+Topic context_parallel_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"model.cp_comm_type"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(
+             c.parallel.context_parallel_size == 1 && !c.context_parallel.hybrid_context_parallel,
+             "model.context_parallel_size = 1");
+       }},
+      {{"model.hybrid_context_parallel"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return one_document_rank(c, "each document has one rank");
+       }},
+  };
+  return {refuse_context_parallel, std::move(idle)};
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
+// What tensor ranks cut.
+
 #include "config/nearest_valid.h"
-#include "run/parallel_settings.h"
-#include "run/validate_parallel.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -62,41 +63,19 @@ void validate_sequence(const RunConfig& config, Problems& problems) {
   }
 }
 
-void validate_overlap(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
-  const TensorOverlapConfig& overlap = config.tensor_overlap;
-  const int tp = config.parallel.tensor_model_parallel_size;
-  if (overlap.tp_comm_overlap_rs_dgrad) {
-    for (const char* bulk : {"model.tp_comm_bulk_dgrad", "model.tp_comm_bulk_wgrad"}) {
-      const auto given = outcome.given.find(bulk);
-      if (given != outcome.given.end() && same_value(given->second, write_value(true)))
-        problems.add("{}: true and tp_comm_overlap_rs_dgrad=true exclude each other", bulk);
-    }
-  }
-  if (!overlap.tp_comm_overlap.is_auto() && overlap.tp_comm_overlap.value()) {
-    if (tp == 1) {
-      problems.add(
-          "comm_overlap.tp_comm_overlap: true needs tensor_model_parallel_size of at least 2, "
-          "found 1; `auto` follows it");
-    } else if (!config.parallel.sequence_parallel.value_or(true)) {
-      problems.add(
-          "comm_overlap.tp_comm_overlap: true needs model.sequence_parallel, which is false");
-    }
-    if (config.pipeline.variable_seq_lengths) {
-      problems.add(
-          "comm_overlap.tp_comm_overlap: true needs one shape for the whole run, but "
-          "model.variable_seq_lengths is true");
-    }
-  }
-  gemm_overlap(config, problems);
+void refuse_tensor_parallel(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
+  validate_cuts(config.model, config.parallel.tensor_model_parallel_size, problems);
+  validate_sequence(config, problems);
 }
 
 }  // namespace
 
-void validate_tensor_parallel(const RunConfig& config, const ConfigOutcome& outcome,
-                              Problems& problems) {
-  validate_cuts(config.model, config.parallel.tensor_model_parallel_size, problems);
-  validate_sequence(config, problems);
-  validate_overlap(config, outcome, problems);
+Topic tensor_parallel_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"model.make_vocab_size_divisible_by"},
+       [](const RunConfig& c, const ConfigOutcome&) { return one_tensor_rank(c); }},
+  };
+  return {refuse_tensor_parallel, std::move(idle)};
 }
 
 }  // namespace viaduct

@@ -1,12 +1,12 @@
-#include "run/validate_parallel.h"
+// Ranks and rows divide evenly.
 
 #include <fmt/format.h>
 
 #include <numeric>
-#include <string>
 
 #include "config/nearest_valid.h"
 #include "run/parallel_settings.h"
+#include "run/rules/rules.h"
 #include "run/run_length.h"
 
 namespace viaduct {
@@ -93,23 +93,23 @@ void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Probl
   }
 }
 
-}  // namespace
-
-void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
+void refuse_mesh(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   validate_mesh(config, problems);
   validate_batch(config, outcome, problems);
   validate_run_length(config, outcome, problems);
-  validate_tensor_parallel(config, outcome, problems);
-  validate_context_parallel(config, problems);
-  validate_hybrid_context(config, problems);
-  validate_pipeline_parallel(config, problems);
-  validate_data_parallel(config, problems);
-  validate_experts(config, problems);
-  validate_expert_overlap(config, problems);
-  validate_multi_token(config, problems);
-  validate_fusions(config, problems);
-  validate_recompute(config, problems);
-  validate_offload(config, problems);
+}
+
+}  // namespace
+
+Topic mesh_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"dist.use_tp_pp_dp_mapping"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const bool one = c.parallel.stages() == 1 || data_parallel_size(c) == 1;
+         return reason_if(one, "with one pipeline stage or one data rank both orders are the same");
+       }},
+  };
+  return {refuse_mesh, std::move(idle)};
 }
 
 }  // namespace viaduct

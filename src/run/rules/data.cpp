@@ -1,7 +1,6 @@
-// Fields of the data that have no effect: what rows are depends on the model and on the files.
+// Rows: what they are depends on the model and on the files.
 
-#include "data/split.h"
-#include "run/no_effect_rules.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -12,23 +11,19 @@ std::string no_conversations(const RunConfig& c, const ConfigOutcome&) {
                    "no data set has a mask (PREFIX.mask.idx, by viaduct data chat)");
 }
 
-/// Data of which validation gets none.
-std::string no_validation_data(const RunConfig& c, const ConfigOutcome&) {
-  const DatasetConfig& data = c.dataset;
-  if (data.mock) return "";
-  if (data.blend_per_split) {
-    const auto valid = static_cast<size_t>(Split::valid);
-    return reason_if(data.blend_per_split->size() == kSplitCount && !(*data.blend_per_split)[valid],
-                     "dataset.blend_per_split has no data sets for validation");
+void refuse_data(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
+  const auto& row = config.dataset.sequence_length;
+  const auto& length = config.model.seq_length;
+  if (!row.is_auto() && !length.is_auto() && row.value() != length.value()) {
+    problems.add("dataset.sequence_length: {} differs from model.seq_length = {}", row.value(),
+                 length.value());
   }
-  return reason_if(data.blend && !parse_split(data.split)[static_cast<size_t>(Split::valid)],
-                   "dataset.split = " + data.split + " leaves validation no data");
 }
 
 }  // namespace
 
-const std::vector<NoEffectRule>& data_without_effect() {
-  static const std::vector<NoEffectRule> kRules{
+Topic data_topic() {
+  std::vector<NoEffectRule> idle{
       {{"dataset.masking_probability", "dataset.mean_noise_span_length",
         "dataset.short_sequence_probability"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -48,16 +43,6 @@ const std::vector<NoEffectRule>& data_without_effect() {
                           "conversations are documents already, and the mask says what is scored");
        }},
       {{"dataset.packed_sequence_size", "dataset.answer_only_loss"}, no_conversations},
-      {{"validation.eval_iters", "validation.full_validation"},
-       [](const RunConfig& c, const ConfigOutcome& outcome) {
-         return c.validation.evaluates() ? no_validation_data(c, outcome) : std::string();
-       }},
-      {{"validation.eval_interval"},
-       [](const RunConfig& c, const ConfigOutcome& outcome) {
-         const ValidationConfig& v = c.validation;
-         const bool besides = v.tasks || v.sample_prompts || !v.evaluates();
-         return besides ? std::string() : no_validation_data(c, outcome);
-       }},
       {{"dataset.packing_algorithm", "dataset.packing_split", "dataset.pad_cu_seqlens",
         "dataset.pad_seq_to_mult"},
        [](const RunConfig& c, const ConfigOutcome& outcome) {
@@ -66,7 +51,7 @@ const std::vector<NoEffectRule>& data_without_effect() {
          return no_conversations(c, outcome);
        }},
   };
-  return kRules;
+  return {refuse_data, std::move(idle)};
 }
 
 }  // namespace viaduct

@@ -1,9 +1,12 @@
+// Fused operations, and what needs them.
+
 #include "nn/fusion_config.h"
-#include "run/validate_parallel.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
+namespace {
 
-void validate_fusions(const RunConfig& config, Problems& problems) {
+void refuse_fusions(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   const FusionConfig& fusion = config.fusion;
   const auto& activation = config.model.activation_func;
   if (fusion.bias_activation_fusion.value_or(false) && !activation.is_auto() &&
@@ -23,6 +26,12 @@ void validate_fusions(const RunConfig& config, Problems& problems) {
         "comm_overlap.defer_embedding_wgrad_compute: true needs "
         "model.gradient_accumulation_fusion, which is off");
   }
+}
+
+}  // namespace
+
+Topic fusions_topic() {
+  return {refuse_fusions};
 }
 
 }  // namespace viaduct

@@ -1,8 +1,10 @@
+// Exchanges of experts' rows during the compute of another micro-batch.
+
 #include <algorithm>
 
 #include "precision/recipe.h"
 #include "run/parallel_settings.h"
-#include "run/validate_parallel.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -76,9 +78,7 @@ void validate_recomputed(const RecomputeConfig& recompute, Problems& problems) {
   }
 }
 
-}  // namespace
-
-void validate_expert_overlap(const RunConfig& config, Problems& problems) {
+void refuse_expert_overlap(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   if (config.pipeline.overlap_moe_expert_parallel_comm) {
     validate_exchange(config, problems);
     validate_order(config, problems);
@@ -88,6 +88,20 @@ void validate_expert_overlap(const RunConfig& config, Problems& problems) {
         "comm_overlap.delay_wgrad_compute: true needs "
         "comm_overlap.overlap_moe_expert_parallel_comm, which is off");
   }
+}
+
+}  // namespace
+
+Topic expert_overlap_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"comm_overlap.overlap_moe_expert_parallel_comm"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(
+             c.parallel.stages() == 1 && micro_batches(c) == 1,
+             "a step has one micro-batch, so there is no other one to compute meanwhile");
+       }},
+  };
+  return {refuse_expert_overlap, std::move(idle)};
 }
 
 }  // namespace viaduct

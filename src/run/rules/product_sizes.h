@@ -1,5 +1,6 @@
 #pragma once
-// Rules of quantized products (section `mixed_precision`).
+// Sizes of quantized products: the part of the rules of precision (precision.cpp) that others ask,
+// too.
 
 #include <string_view>
 #include <vector>
@@ -9,9 +10,8 @@
 
 namespace viaduct {
 
-void validate_precision(const RunConfig& config, Problems& problems);
-/// Of these, sizes of the quantized products that a rank computes, as far as they are known: they
-/// must be multiples of what the recipe's formats need.
+/// Sizes of the quantized products that a rank computes, as far as they are known: they must be
+/// multiples of what the recipe's formats need.
 void validate_product_sizes(const RunConfig& config, Problems& problems);
 /// Names that the linear layers of a block may have in a path, blocks.NUMBER.NAME. Whether
 /// attention is latent may not be known yet.

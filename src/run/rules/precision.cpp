@@ -1,4 +1,4 @@
-#include "run/validate_precision.h"
+// Recipes of quantized products (section `mixed_precision`), and formats beside them.
 
 #include <fmt/ranges.h>
 
@@ -8,6 +8,8 @@
 #include "base/units.h"
 #include "hardware/cuda_target.h"
 #include "ops/cuda/product_layout.h"
+#include "run/rules/product_sizes.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -79,8 +81,8 @@ void validate_stored_codes(const RunConfig& config, const PrecisionRecipe& recip
 }
 
 /// Why attention cannot be in FP8, if the configuration asks for it.
-void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
-                        Problems& problems) {
+void validate_fp8_attention(const RunConfig& config, const PrecisionRecipe& recipe,
+                            Problems& problems) {
   const PrecisionConfig& given = config.mixed_precision;
   constexpr std::string_view kField = "mixed_precision.fp8_dot_product_attention: true",
                              kOutput = "mixed_precision.fp8_multi_head_attention: true";
@@ -184,22 +186,18 @@ bool asks_for_fp8_and_fp4(const PrecisionConfig& given, Problems& problems) {
   return given.fp4 && named_fp8 && add("fp4", choice_name(*given.fp4), "FP8");
 }
 
-}  // namespace
-
-std::vector<std::string_view> linear_layers(const ModelFields& model) {
-  const Auto<bool>& latent = model.latent.multi_latent_attention;
-  std::vector<std::string_view> names;
-  if (!latent.value_or(false)) names.push_back("attention.qkv");
-  if (latent.value_or(true)) names.insert(names.end(), {"attention.query", "attention.key_value"});
-  names.insert(names.end(), {"attention.projection", "mlp.up", "mlp.down"});
-  if (model.moe.experts() > 0) {
-    names.insert(names.end(),
-                 {"mlp.experts.up", "mlp.experts.down", "mlp.shared.up", "mlp.shared.down"});
-  }
-  return names;
+std::string frozen_products(const RunConfig& c, const ConfigOutcome&) {
+  return reason_if(c.peft.any(),
+                   "weights with FP8 or FP4 products are frozen, and adapters have BF16 ones");
 }
 
-void validate_precision(const RunConfig& config, Problems& problems) {
+std::string same_base(const RunConfig& c, const ConfigOutcome&) {
+  const bool same = c.peft.base_format == BaseFormat::bf16 &&
+                    precision_recipe(c.mixed_precision).weight == DType::bf16;
+  return reason_if(same, "the recipe's weights are in BF16");
+}
+
+void refuse_precision(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
   const PrecisionConfig& given = config.mixed_precision;
   if (asks_for_fp8_and_fp4(given, problems)) return;
@@ -218,8 +216,18 @@ void validate_precision(const RunConfig& config, Problems& problems) {
   validate_product_sizes(config, problems);
   validate_plain_blocks(config, problems);
   validate_stored_codes(config, recipe, problems);
-  validate_attention(config, recipe, problems);
+  validate_fp8_attention(config, recipe, problems);
   validate_plain_layers(config, problems);
+}
+
+}  // namespace
+
+Topic precision_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"mixed_precision.fp8_wgrad"}, frozen_products},
+      {{"peft.base_format"}, same_base},
+  };
+  return {refuse_precision, std::move(idle)};
 }
 
 }  // namespace viaduct

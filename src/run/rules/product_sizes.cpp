@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "run/validate_precision.h"
+#include "run/rules/product_sizes.h"
 
 namespace viaduct {
 namespace {
@@ -138,6 +138,19 @@ void validate_sizes_of_products(const RunConfig& config, const PrecisionRecipe& 
 }
 
 }  // namespace
+
+std::vector<std::string_view> linear_layers(const ModelFields& model) {
+  const Auto<bool>& latent = model.latent.multi_latent_attention;
+  std::vector<std::string_view> names;
+  if (!latent.value_or(false)) names.push_back("attention.qkv");
+  if (latent.value_or(true)) names.insert(names.end(), {"attention.query", "attention.key_value"});
+  names.insert(names.end(), {"attention.projection", "mlp.up", "mlp.down"});
+  if (model.moe.experts() > 0) {
+    names.insert(names.end(),
+                 {"mlp.experts.up", "mlp.experts.down", "mlp.shared.up", "mlp.shared.down"});
+  }
+  return names;
+}
 
 std::string_view product_format_name(Scaling scaling) {
   return scaling == Scaling::mx ? "MXFP8" : scaling == Scaling::nvfp4 ? "NVFP4" : "FP8";

@@ -1,10 +1,12 @@
+// Offloading between forward and backward, and of weights.
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "model/offload_config.h"
 #include "run/parallel_settings.h"
-#include "run/validate_parallel.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -94,9 +96,7 @@ void validate_modules(const RunConfig& config, Problems& problems) {
   }
 }
 
-}  // namespace
-
-void validate_offload(const RunConfig& config, Problems& problems) {
+void refuse_offload(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   const OffloadConfig& offload = config.offload;
   if (offload.cpu_offloading) validate_layers(config, problems);
   if (offload.moves_weights()) validate_weights(config, problems);
@@ -108,6 +108,20 @@ void validate_offload(const RunConfig& config, Problems& problems) {
         "recompute_method = uniform recomputes every layer: no module is left to offload "
         "(cpu_offloading moves the inputs of layers; recompute_method = block leaves layers)");
   }
+}
+
+}  // namespace
+
+Topic offload_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"memory.offload_path", "memory.offload_bytes"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.offload.by_layer() && !c.offload.by_module() &&
+                              c.state_offload.fraction() == 0 && !c.offload.moves_weights(),
+                          "nothing is offloaded");
+       }},
+  };
+  return {refuse_offload, std::move(idle)};
 }
 
 }  // namespace viaduct

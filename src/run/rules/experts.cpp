@@ -1,10 +1,11 @@
+// Experts: their family, their sizes over ranks, and how tokens are balanced.
+
 #include <algorithm>
-#include <cstdlib>
 
 #include "config/nearest_valid.h"
 #include "model/family.h"
 #include "model/offload_config.h"
-#include "run/validate_parallel.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -24,91 +25,6 @@ void validate_family(const RunConfig& config, Problems& problems) {
     if (family.model_type != config.model.family.value() || !family.names.router.empty()) continue;
     problems.add("model.num_moe_experts: family {} has no experts; families with experts: {}",
                  family.model_type, families_with_experts());
-  }
-}
-
-/// Where tokens are gathered, all gathering ranks have the same number in each micro-batch.
-void validate_gathering(const RunConfig& config, Problems& problems) {
-  if (config.model.moe.moe_token_dispatcher_type != TokenDispatcher::allgather) return;
-  if (config.pipeline.variable_seq_lengths) {
-    problems.add(
-        "model.moe_token_dispatcher_type: allgather needs one shape for the whole run, but "
-        "model.variable_seq_lengths is true; nearest: alltoall");
-  }
-  const int cp = config.parallel.context_parallel_size;
-  if (const std::string cause = cause_of_documents(config.dataset); !cause.empty() && cp > 1) {
-    problems.add(
-        "model.moe_token_dispatcher_type: allgather needs the same number of tokens on every rank, "
-        "but documents ({}) are padded for context_parallel_size = {}; nearest: alltoall",
-        cause, cp);
-  }
-}
-
-/// The divisor of `number` next to `value`, the smaller of two.
-int nearest_part(int value, int number) {
-  int best = 1;
-  for (int part = 1; part <= number; ++part)
-    if (number % part == 0 && std::abs(part - value) < std::abs(best - value)) best = part;
-  return best;
-}
-
-/// A limit on what a rank gets belongs to the exchanges of flex, as in Megatron.
-void validate_rank_capacity(const RunConfig& config, Problems& problems) {
-  const MoeFields& moe = config.model.moe;
-  const auto& factor = moe.moe_expert_rank_capacity_factor;
-  if (!factor) return;
-  if (moe.moe_token_dispatcher_type != TokenDispatcher::flex) {
-    const std::string_view found = choice_name(moe.moe_token_dispatcher_type);
-    problems.add(
-        "model.moe_expert_rank_capacity_factor: {} needs moe_token_dispatcher_type=flex, found {}; "
-        "nearest: flex, or with {} moe_expert_capacity_factor, the limit of an expert",
-        *factor, found, found);
-  } else if (moe.moe_flex_dispatcher_backend == FlexBackend::deepep) {
-    problems.add(
-        "model.moe_expert_rank_capacity_factor: {} with moe_flex_dispatcher_backend = deepep, "
-        "which has no limit of a rank; nearest: hybridep",
-        *factor);
-  }
-}
-
-/// Sending by domain, where it is chosen explicitly, and formats of messages.
-void validate_flex(const RunConfig& config, Problems& problems) {
-  const MoeFields& moe = config.model.moe;
-  for (const auto& [field, format] :
-       {std::pair{"moe_dispatch_fwd_dtype", moe.moe_dispatch_fwd_dtype},
-        std::pair{"moe_combine_bwd_dtype", moe.moe_combine_bwd_dtype}}) {
-    if (!format) continue;
-    if (moe.moe_token_dispatcher_type != TokenDispatcher::flex) {
-      problems.add("model.{}: {} needs moe_token_dispatcher_type=flex, found {}", field,
-                   choice_name(*format), choice_name(moe.moe_token_dispatcher_type));
-    }
-    if (config.mixed_precision.recipe == RecipeName::fp64)
-      problems.add(
-          "model.{}: {} with mixed_precision.recipe = fp64, whose activations have no "
-          "quantized form; expected null",
-          field, choice_name(*format));
-  }
-  if (moe.moe_token_dispatcher_type != TokenDispatcher::flex ||
-      moe.moe_flex_dispatcher_backend != FlexBackend::hierarchical)
-    return;
-  const int ep = config.parallel.expert_model_parallel_size, etp = config.parallel.expert_tensor();
-  if (moe.moe_pad_expert_input_to_capacity) {
-    problems.add(
-        "model.moe_flex_dispatcher_backend: hierarchical with moe_pad_expert_input_to_capacity = "
-        "true: a token is sent once for each domain of its experts, and their number is not the "
-        "same in every step; nearest: flat");
-  }
-  const auto& domain = config.dist.nvlink_domain_size;
-  if (!domain) {
-    problems.add(
-        "model.moe_flex_dispatcher_backend: hierarchical needs dist.nvlink_domain_size (the ranks "
-        "of a domain), which is null");
-  } else if (ep * etp % *domain != 0 || *domain % etp != 0) {
-    problems.add(
-        "dist.nvlink_domain_size: {} with moe_flex_dispatcher_backend = hierarchical: expected a "
-        "divisor of expert_model_parallel_size · expert_tensor_parallel_size = {} · {} that is a "
-        "multiple of {}; nearest: {}",
-        *domain, ep, etp, etp, etp * nearest_part(*domain / etp, ep));
   }
 }
 
@@ -254,9 +170,6 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "hybrid_context_parallel = true: ranks that count together would have other "
         "micro-batches; nearest: aux_loss");
   }
-  validate_gathering(config, problems);
-  validate_flex(config, problems);
-  validate_rank_capacity(config, problems);
   validate_padding(config, problems);
   if (const auto& freq = moe.moe_layer_freq;
       !freq.is_auto() && !freq.value().is_list() && freq.value().at(0) < 1)
@@ -266,9 +179,23 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   validate_balance(config, problems);
 }
 
-}  // namespace
+/// Routers read activations anyway where these have the format.
+std::string same_router_format(const RunConfig& c, const ConfigOutcome&) {
+  const DType activation = precision_recipe(c.mixed_precision).activation;
+  const auto& format = c.model.moe.moe_router_dtype;
+  return reason_if(
+      activation == DType::f64 || (activation == DType::f32 && format == NumberFormat::fp32),
+      stated("mixed_precision.recipe", c.mixed_precision.recipe) +
+          ": activations have this format, or a wider one");
+}
 
-void validate_experts(const RunConfig& config, Problems& problems) {
+std::string no_tensorboard(const RunConfig& c, const ConfigOutcome&) {
+  if (c.model.moe.experts() == 0) return "model.num_moe_experts = null";
+  const auto& folder = c.logger.tensorboard_dir;
+  return reason_if(!folder.is_auto() && !folder.value(), "logger.tensorboard_dir is null");
+}
+
+void refuse_experts(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   const ParallelConfig& sizes = config.parallel;
   if (config.model.moe.experts() > 0) {
     validate_family(config, problems);
@@ -287,6 +214,16 @@ void validate_experts(const RunConfig& config, Problems& problems) {
         "expected null",
         sizes.expert_tensor());
   }
+}
+
+}  // namespace
+
+Topic experts_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"model.moe_router_dtype"}, same_router_format},
+      {{"logger.moe_per_layer_logging"}, no_tensorboard},
+  };
+  return {refuse_experts, std::move(idle)};
 }
 
 }  // namespace viaduct

@@ -1,8 +1,8 @@
-#include <algorithm>
+// Gradients and weights over data-parallel ranks.
 
 #include "config/nearest_valid.h"
 #include "run/parallel_settings.h"
-#include "run/validate_parallel.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -98,9 +98,7 @@ void validate_wire(const RunConfig& config, Problems& problems) {
   }
 }
 
-}  // namespace
-
-void validate_data_parallel(const RunConfig& config, Problems& problems) {
+void refuse_data_parallel(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   const DdpConfig& ddp = config.ddp;
   const int64_t bucket_size = ddp.bucket_size.value_or(1);
   if (ddp.num_buckets && !ddp.bucket_size.is_auto() && bucket_size > 0) {
@@ -117,7 +115,41 @@ void validate_data_parallel(const RunConfig& config, Problems& problems) {
   validate_gather(config, problems);
   validate_instances(config, problems);
   validate_wire(config, problems);
-  validate_full_sharding(config, problems);
+}
+
+}  // namespace
+
+Topic data_parallel_topic() {
+  std::vector<NoEffectRule> idle{
+      {{"ddp.overlap_param_gather", "ddp.align_param_gather"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return one_document_rank(c, "no weights are gathered");
+       }},
+      {{"dist.align_grad_reduce"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.pipeline.virtual_stages() == 1, "there are no virtual pipeline stages");
+       }},
+      {{"train.check_weight_hash_across_dp_replicas_interval"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         // Experts that are not cut over the tensor ranks have copies there.
+         const bool copies_of_experts =
+             c.model.moe.experts() > 0 && c.parallel.tensor_model_parallel_size > 1;
+         return copies_of_experts ? std::string() : one_document_rank(c, "weights have no copies");
+       }},
+      {{"ddp.bucket_size", "ddp.num_buckets"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.ddp.shards_gradients() && document_ranks(c) > 1,
+                          stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
+                              ": each layer is a bucket");
+       }},
+      {{"ddp.grad_reduce_in_fp32"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const RecipeName recipe = c.mixed_precision.recipe;
+         return reason_if(recipe == RecipeName::fp32 || recipe == RecipeName::fp64,
+                          recipe_without(c.mixed_precision, "narrower weights"));
+       }},
+  };
+  return {refuse_data_parallel, std::move(idle)};
 }
 
 }  // namespace viaduct
