@@ -34,7 +34,7 @@ void validate_sample_prompts(const RunConfig& config, Problems& problems) {
   }
 }
 
-void validate_evaluation(const RunConfig& config, Problems& problems) {
+void refuse_evaluation(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
   validate_sample_prompts(config, problems);
   const ValidationConfig& v = config.validation;
   const DatasetConfig& data = config.dataset;
@@ -77,16 +77,11 @@ std::string no_validation_data(const RunConfig& c, const ConfigOutcome&) {
                    "dataset.split = " + data.split + " leaves validation no data");
 }
 
-void refuse_evaluation(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
-  validate_evaluation(config, problems);
-}
-
 }  // namespace
 
 Topic evaluation_topic() {
   std::vector<NoEffectRule> idle{
-      {{"validation.tasks", "validation.sample_prompts"},
-       [](const RunConfig& c, const ConfigOutcome&) { return computes_nothing(c); }},
+      {{"validation.tasks", "validation.sample_prompts"}, computes_nothing},
       {{"validation.eval_iters", "validation.full_validation"},
        [](const RunConfig& c, const ConfigOutcome& outcome) {
          return c.validation.evaluates() ? no_validation_data(c, outcome) : std::string();

@@ -9,7 +9,7 @@ namespace viaduct {
 namespace {
 
 /// Why no tensors travel over NCCL.
-std::string without_nccl(const RunConfig& c) {
+std::string without_nccl(const RunConfig& c, const ConfigOutcome& = {}) {
   const std::string other = without_gpu(c, "does not use NCCL");
   return !other.empty() ? other : reason_if(c.dist.ranks == 1, "one rank does not use NCCL");
 }
@@ -73,7 +73,7 @@ Topic gpus_topic() {
        }},
       {{"dist.nccl_communicator_config_path", "dist.nccl_blocking", "dist.nccl_multiprocessors",
         "dist.use_sharp", "ddp.nccl_ub"},
-       [](const RunConfig& c, const ConfigOutcome&) { return without_nccl(c); }},
+       without_nccl},
       {{"dist.distributed_backend", "model.pipeline_model_parallel_comm_backend"}, no_messages},
       {{"dist.high_priority_stream_groups"},
        [](const RunConfig& c, const ConfigOutcome&) {

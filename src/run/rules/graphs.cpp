@@ -9,7 +9,7 @@ namespace viaduct {
 namespace {
 
 /// Why there is nothing to capture.
-std::string no_launches(const RunConfig& c) {
+std::string no_launches(const RunConfig& c, const ConfigOutcome&) {
   return reason_if(!launches_kernels(c),
                    stated("dist.device", c.dist.device_kind()) + " launches no kernels");
 }
@@ -107,9 +107,9 @@ void check_modules(const RunConfig& config, Problems& problems) {
   }
 }
 
-void refuse_graphs(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
+void refuse_graphs(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   const GraphConfig& graph = config.graph;
-  if (!no_launches(config).empty()) return;
+  if (!no_launches(config, outcome).empty()) return;
   if (graph.cuda_graph_impl == GraphCapture::transformer_engine) {
     problems.add(
         "model.cuda_graph_impl: transformer_engine is the capture of a library that is not used "
@@ -131,8 +131,7 @@ void refuse_graphs(const RunConfig& config, const ConfigOutcome&, Problems& prob
 
 Topic graphs_topic() {
   std::vector<NoEffectRule> idle{
-      {{"model.cuda_graph_impl", "model.cuda_graph_modules"},
-       [](const RunConfig& c, const ConfigOutcome&) { return no_launches(c); }},
+      {{"model.cuda_graph_impl", "model.cuda_graph_modules"}, no_launches},
       {{"model.cuda_graph_impl"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const bool each_step = c.tensor_inspect.enabled && c.tensor_inspect.interval == 1 &&

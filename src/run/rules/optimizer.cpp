@@ -66,27 +66,7 @@ void validate_decoupled_rate(const OptimizerConfig& optimizer, const SchedulerCo
   }
 }
 
-std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
-  const StateConfig& s = c.optimizer_state;
-  if (!s.use_precision_aware_optimizer) return "optimizer.use_precision_aware_optimizer = false";
-  if (s.main_params_dtype != NumberFormat::fp32)
-    return stated("optimizer.main_params_dtype", s.main_params_dtype);
-  return reason_if(!has_bf16_weights(c.mixed_precision),
-                   recipe_without(c.mixed_precision, "BF16 weights"));
-}
-
-std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome) {
-  const StateConfig& s = c.optimizer_state;
-  for (const NumberFormat format :
-       {s.main_grads_dtype, s.main_params_dtype, s.exp_avg_dtype, s.exp_avg_sq_dtype})
-    if (format != NumberFormat::fp32) return "";
-  if (!s.store_param_remainders)
-    return "every format is fp32, and optimizer.store_param_remainders = false";
-  const std::string reason = no_remainders(c, outcome);
-  return reason_if(!reason.empty(), "every format is fp32, and " + reason);
-}
-
-void validate_optimizer(const RunConfig& config, Problems& problems) {
+void validate_rates(const RunConfig& config, Problems& problems) {
   const OptimizerConfig& optimizer = config.optimizer;
   const SchedulerConfig& scheduler = config.scheduler;
   if (!optimizer.min_lr.is_auto() && optimizer.min_lr.value() > optimizer.lr) {
@@ -114,6 +94,48 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
           warmup, end, decay, shorter_warmup(decay), end, warmup + 1);
     }
   }
+}
+
+void validate_weight_decay(const OptimizerConfig& optimizer, const SchedulerConfig& scheduler,
+                           Problems& problems) {
+  const double first_decay = scheduler.start_weight_decay.value_or(optimizer.weight_decay);
+  const double last_decay = scheduler.end_weight_decay.value_or(optimizer.weight_decay);
+  if (first_decay > last_decay) {
+    problems.add("scheduler.end_weight_decay: {}{} is below start_weight_decay = {}", last_decay,
+                 scheduler.end_weight_decay ? "" : " (of optimizer.weight_decay)", first_decay);
+  } else if (first_decay != last_decay &&
+             scheduler.weight_decay_incr_style == DecayGrowth::constant) {
+    problems.add(
+        "scheduler.weight_decay_incr_style: constant, but weight decay goes from {} to {}; "
+        "expected linear or cosine",
+        first_decay, last_decay);
+  }
+}
+
+std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
+  const StateConfig& s = c.optimizer_state;
+  if (!s.use_precision_aware_optimizer) return "optimizer.use_precision_aware_optimizer = false";
+  if (s.main_params_dtype != NumberFormat::fp32)
+    return stated("optimizer.main_params_dtype", s.main_params_dtype);
+  return reason_if(!has_bf16_weights(c.mixed_precision),
+                   recipe_without(c.mixed_precision, "BF16 weights"));
+}
+
+std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome) {
+  const StateConfig& s = c.optimizer_state;
+  for (const NumberFormat format :
+       {s.main_grads_dtype, s.main_params_dtype, s.exp_avg_dtype, s.exp_avg_sq_dtype})
+    if (format != NumberFormat::fp32) return "";
+  if (!s.store_param_remainders)
+    return "every format is fp32, and optimizer.store_param_remainders = false";
+  const std::string reason = no_remainders(c, outcome);
+  return reason_if(!reason.empty(), "every format is fp32, and " + reason);
+}
+
+void refuse_optimizer(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  const SchedulerConfig& scheduler = config.scheduler;
+  validate_rates(config, problems);
   for (const std::string& problem :
        state_problems(config.optimizer_state, optimizer.optimizer, config.mixed_precision.recipe,
                       config.ddp.grad_reduce_in_fp32))
@@ -137,22 +159,7 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
         "resume, and use_checkpoint_opt_param_scheduler=true the checkpoint's: set only one of "
         "them");
   }
-  const double first_decay = scheduler.start_weight_decay.value_or(optimizer.weight_decay);
-  const double last_decay = scheduler.end_weight_decay.value_or(optimizer.weight_decay);
-  if (first_decay > last_decay) {
-    problems.add("scheduler.end_weight_decay: {}{} is below start_weight_decay = {}", last_decay,
-                 scheduler.end_weight_decay ? "" : " (of optimizer.weight_decay)", first_decay);
-  } else if (first_decay != last_decay &&
-             scheduler.weight_decay_incr_style == DecayGrowth::constant) {
-    problems.add(
-        "scheduler.weight_decay_incr_style: constant, but weight decay goes from {} to {}; "
-        "expected linear or cosine",
-        first_decay, last_decay);
-  }
-}
-
-void refuse_optimizer(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
-  validate_optimizer(config, problems);
+  validate_weight_decay(optimizer, scheduler, problems);
   for (const std::string& problem : problems_of(loss_scaler_settings(config.mixed_precision)))
     problems.add_text(problem);
   if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == NanAction::skip &&

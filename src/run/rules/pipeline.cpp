@@ -148,7 +148,7 @@ Topic pipeline_topic() {
   std::vector<NoEffectRule> idle{
       {{"model.account_for_embedding_in_pipeline_split",
         "model.account_for_loss_in_pipeline_split"},
-       [](const RunConfig& c, const ConfigOutcome&) { return one_stage(c); }},
+       one_stage},
   };
   return {refuse_pipeline, std::move(idle)};
 }

@@ -197,7 +197,7 @@ Topic pipeline_schedule_topic() {
   std::vector<NoEffectRule> idle{
       {{"model.deallocate_pipeline_outputs", "model.pipeline_dtype", "model.variable_seq_lengths",
         "model.batch_p2p_comm", "comm_overlap.overlap_p2p_comm"},
-       [](const RunConfig& c, const ConfigOutcome&) { return one_stage(c); }},
+       one_stage},
   };
   return {refuse_pipeline_schedule, std::move(idle)};
 }

@@ -146,8 +146,7 @@ void refuse_recompute(const RunConfig& config, const ConfigOutcome&, Problems& p
 
 Topic recompute_topic() {
   std::vector<NoEffectRule> idle{
-      {{"model.distribute_saved_activations"},
-       [](const RunConfig& c, const ConfigOutcome&) { return one_tensor_rank(c); }},
+      {{"model.distribute_saved_activations"}, one_tensor_rank},
       {{"model.num_microbatches_with_partial_activation_checkpoints"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const auto& number = c.recompute.num_microbatches_with_partial_activation_checkpoints;

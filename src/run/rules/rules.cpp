@@ -52,12 +52,12 @@ const std::vector<Topic>& topics() {
   return kTopics;
 }
 
-std::string one_tensor_rank(const RunConfig& config) {
+std::string one_tensor_rank(const RunConfig& config, const ConfigOutcome&) {
   return reason_if(config.parallel.tensor_model_parallel_size == 1,
                    "model.tensor_model_parallel_size = 1");
 }
 
-std::string one_stage(const RunConfig& config) {
+std::string one_stage(const RunConfig& config, const ConfigOutcome&) {
   return reason_if(config.parallel.stages() == 1, "model.pipeline_model_parallel_size = 1");
 }
 
@@ -71,7 +71,7 @@ std::string without_gpu(const RunConfig& config, std::string_view lacks) {
                    fmt::format("{} {}", stated("dist.device", config.dist.device_kind()), lacks));
 }
 
-std::string computes_nothing(const RunConfig& config) {
+std::string computes_nothing(const RunConfig& config, const ConfigOutcome&) {
   return reason_if(config.dist.simulated(), "dist.device = sim computes nothing");
 }
 

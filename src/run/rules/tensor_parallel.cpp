@@ -72,8 +72,7 @@ void refuse_tensor_parallel(const RunConfig& config, const ConfigOutcome&, Probl
 
 Topic tensor_parallel_topic() {
   std::vector<NoEffectRule> idle{
-      {{"model.make_vocab_size_divisible_by"},
-       [](const RunConfig& c, const ConfigOutcome&) { return one_tensor_rank(c); }},
+      {{"model.make_vocab_size_divisible_by"}, one_tensor_rank},
   };
   return {refuse_tensor_parallel, std::move(idle)};
 }
