@@ -128,6 +128,11 @@ std::vector<test::TinyModel> variants() {
   layer_norms.positions = PositionKind::rotary, layer_norms.rotary.width = 4;
   layer_norms.kv_heads = 1;
   layer_norms.windows = {3, 3};
+  ModelConfig plain_norms = tiny_model("llama");  // without weights
+  plain_norms.family = "olmo";
+  plain_norms.norm = NormKind::layer_norm, plain_norms.norm_bias = false;
+  ModelConfig one_key = plain;  // of all heads, in one tensor with the queries
+  one_key.family = "gpt_bigcode", one_key.kv_heads = 1;
   ModelConfig chunks = tiny_model("mixtral");
   chunks.family = "llama4_text";
   chunks.rotary.interleaved = chunks.qk_l2_norm = true;
@@ -247,6 +252,8 @@ std::vector<test::TinyModel> variants() {
           {"fused_gate", fused},
           {"half_neighbours", half_neighbours},
           {"rotary_layer_norms", layer_norms},
+          {"norms_without_weights", plain_norms},
+          {"one_key", one_key},
           {"chunks_and_weighted_inputs", chunks},
           {"bloom", bloom},
           {"mpt", mpt},
