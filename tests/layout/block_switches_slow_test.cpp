@@ -24,8 +24,9 @@ std::vector<ModelLayout> cases() {
   std::vector<ModelLayout> list;
   const auto add_each_axis = [&](const char* model) {
     list.push_back({model, layout(2, 1, 1, 1)});
-    // The ring does not support windows.
-    list.push_back({model, layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a")});
+    // The ring does not support windows; one key of all heads cannot be cut by heads.
+    if (std::string(model) != "gpt_bigcode")
+      list.push_back({model, layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a")});
     list.push_back({model, layout(1, 1, 2, 1, {"train.micro_batch_size=1"})});
     list.push_back(
         {model, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
