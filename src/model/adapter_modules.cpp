@@ -114,9 +114,16 @@ InitKind init_of(LoraAInit init) {
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
   const TensorNames& names = model_family(model.family).names;
   std::vector<AdaptableModule> modules;
+  for (int64_t layer = 0; layer < model.encoder.layers; ++layer) {
+    const BlockModules block(model, model_family(model.family).encoder_names, layer, modules);
+    block.add_attention();
+    block.add_feed_forward();
+  }
+  for (AdaptableModule& module : modules) module.of_encoder = true;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
     const BlockModules block(model, names, layer, modules);
     block.add_attention();
+    if (model.encoder.any()) block.add_cross_attention();
     block.add_feed_forward();
   }
   if (names.mtp_projection.empty()) {  // building the model says so, where it has such layers

@@ -128,8 +128,11 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
   refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
-  refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
-                choice_name_or(config.peft.scheme, "an adapter"), "null");
+  refuse.expect(!config.peft.base_format, "peft.base_format",
+                choice_name_or(config.peft.base_format, "a format"), "null");
+  refuse.expect(config.peft.dropout == 0 || parallel.context_parallel_size == 1, "peft.dropout",
+                config.peft.dropout, "0 beside context_parallel_size above 1",
+                "layers that read the encoder's output have the tokens of all context ranks");
 }
 
 std::optional<PairSettings> pair_settings(const ModelConfig& model) {
