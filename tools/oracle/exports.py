@@ -134,7 +134,7 @@ CASES = {
     "ernie4_5_moe-not_shared": [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=null", "moe_layer_freq=[1,0]"],
     "minimax_m2": [*EXPERTS, "kv_channels=8", "rotary_percent=0.5"],
     "phimoe": [*EXPERTS, "moe_router_sparsemixer_eps=0.25", "add_head_bias=true"],
-    "solar_open": [*SHARED_EXPERTS, "kv_channels=16"],
+    "solar_open": [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=32", "kv_channels=16"],
     "granitemoeshared": [*EXPERTS, "moe_shared_expert_intermediate_size=16", "softmax_scale=0.3"],
     "granitemoe": [*EXPERTS, "embedding_multiplier=3", "softmax_scale=0.3", "residual_multiplier=0.6", "logit_multiplier=0.5"],
 }

@@ -83,6 +83,19 @@ TEST(NearFamilies, NormsOfOlmoHaveAnEpsilonAndNothingElse) {
   EXPECT_THAT(unwritten(model), HasSubstr("model.layernorm_epsilon"));
 }
 
+// Only a norm of a whole block, or before the head, has no weights where it has no name.
+TEST(NearFamilies, NormsOfHeadsWithoutANameAreRefused) {
+  ModelConfig model = read("deepseek_v3", R"("q_lora_rank": null, "kv_lora_rank": 8,
+    "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1)");
+  check_model_config(model);
+  model.latent = {};
+  EXPECT_THAT([&] { check_model_config(model); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr(
+                  "model.qk_layernorm: model family deepseek_v3 has no names for norms of "
+                  "queries and keys")));
+}
+
 TEST(NearFamilies, HeadsOfBigCodeShareOneKeyOrHaveTheirOwn) {
   const auto bigcode = [](const std::string& fields) {
     return read_hf_config(
