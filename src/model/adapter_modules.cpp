@@ -80,6 +80,10 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const std::s
     for (const AdaptableModule& module : modules)
       if (module.of_images) add(module.name.substr(0, module.name.find('.')));
     check_no_table(pattern, field.c_str(), model);
+    VIADUCT_CHECK(ConfigError, !names_unread_block(model, pattern),
+                  "peft.{}: {} is in a block of the vision tower that nothing reads: the last one "
+                  "that vision_feature_layer takes is block {}",
+                  field, pattern, model.vision.read_layers() - 1);
     const auto near = nearest_name(pattern, names);
     fail<ConfigError>("peft.{}: {} matches no linear layer of the model{} (layers: {})", field,
                       pattern, near ? fmt::format("; nearest: {}", *near) : "",
