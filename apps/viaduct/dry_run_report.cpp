@@ -17,6 +17,7 @@
 #include "run/resolved_run.h"
 #include "run/run_length.h"
 #include "run/vision_support.h"
+#include "settings_text.h"
 
 namespace viaduct::cli {
 namespace {
@@ -60,33 +61,6 @@ std::optional<DryRun> without_policies(const RunSetup& setup, GlobalRank rank) {
   plain.config.offload = {};
   plain.config.state_offload = {};
   return dry_run(plain, rank);
-}
-
-/// What the user set, and what `auto` became.
-void print_settings(const RunSetup& setup) {
-  RunConfig config = setup.config, untouched;
-  const Schema schema = run_schema(config), plain = run_schema(untouched);
-  const auto is_given = [&](const std::string& name) {
-    return std::find(setup.given.begin(), setup.given.end(), name) != setup.given.end();
-  };
-  std::vector<std::string> set, found;
-  for (const std::string& section : schema.sections()) {
-    for (const FieldGroup& group : schema.groups()) {
-      if (group.section() != section) continue;
-      for (const Field& field : group.fields()) {
-        if (!field.current) continue;
-        const std::string name = field.full_name();
-        const std::string line = fmt::format("  {}: {}", name, to_flow_yaml(field.current()));
-        if (is_given(name)) {
-          set.push_back(line);
-        } else if (plain.find(name)->default_value.is_plain("auto")) {
-          found.push_back(line);
-        }
-      }
-    }
-  }
-  if (!set.empty()) fmt::print("set:\n{}\n", fmt::join(set, "\n"));
-  if (!found.empty()) fmt::print("found, where the default is auto:\n{}\n", fmt::join(found, "\n"));
 }
 
 }  // namespace
@@ -133,9 +107,10 @@ void print_dry_run(const RunSetup& setup, const DryRunOutput& output,
     fmt::print("{}\n", document.dump(2));
     return;
   }
-  print_settings(setup);
+  fmt::print("{}", given_settings_text(setup));
   for (const std::string& warning : setup.warnings) fmt::print("warning: {}\n", warning);
   for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
+  if (!output.full) fmt::print("{}", found_settings_text(setup));
   fmt::print("layout: {}: {}\n", counted(parallelism.mesh.ranks(), "rank"),
              mesh_text(parallelism.mesh));
   if (output.full) {

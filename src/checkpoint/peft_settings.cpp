@@ -237,7 +237,7 @@ std::string peft_config_text(const AdapterSettings& settings, const ModelConfig&
               {"r", rank},
               {"rank_pattern", ranks},
               {"target_modules", target_names(settings, model)},
-              {"task_type", "CAUSAL_LM"},
+              {"task_type", model.encoder.any() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"},
               {"use_dora", settings.magnitudes},
               {"use_rslora", all.begin()->second.rank_stabilized}};
   if (!targets.empty()) config["target_parameters"] = targets;

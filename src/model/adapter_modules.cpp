@@ -80,6 +80,10 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const std::s
     for (const AdaptableModule& module : modules)
       if (module.of_images) add(module.name.substr(0, module.name.find('.')));
     check_no_table(pattern, field.c_str(), model);
+    VIADUCT_CHECK(ConfigError, !names_unread_block(model, pattern),
+                  "peft.{}: {} is in a block of the vision tower that nothing reads: the last one "
+                  "that vision_feature_layer takes is block {}",
+                  field, pattern, model.vision.read_layers() - 1);
     const auto near = nearest_name(pattern, names);
     fail<ConfigError>("peft.{}: {} matches no linear layer of the model{} (layers: {})", field,
                       pattern, near ? fmt::format("; nearest: {}", *near) : "",
@@ -114,9 +118,16 @@ InitKind init_of(LoraAInit init) {
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
   const TensorNames& names = model_family(model.family).names;
   std::vector<AdaptableModule> modules;
+  for (int64_t layer = 0; layer < model.encoder.layers; ++layer) {
+    const BlockModules block(model, model_family(model.family).encoder_names, layer, modules);
+    block.add_attention();
+    block.add_feed_forward();
+  }
+  for (AdaptableModule& module : modules) module.of_encoder = true;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
     const BlockModules block(model, names, layer, modules);
     block.add_attention();
+    if (model.encoder.any()) block.add_cross_attention();
     block.add_feed_forward();
   }
   if (names.mtp_projection.empty()) {  // building the model says so, where it has such layers

@@ -28,6 +28,7 @@ struct AdaptableModule {
   int64_t further = -1;
   int64_t block = 0;         // of a dense layer: the block that it is in, or is like
   bool of_images = false;    // of the vision tower or the projector (model/image_adapters.h)
+  bool of_encoder = false;   // it multiplies the tokens of an encoder's rows, not the decoder's
   std::string in_peft = {};  // its name in PEFT's files, where that is another
 
   const std::string& peft_name() const { return in_peft.empty() ? name : in_peft; }
@@ -38,8 +39,8 @@ inline constexpr const char* kFurtherLayersPattern = "mtp";
 /// AdaptableModule::layer of what such a layer has before its block.
 inline constexpr std::string_view kFurtherProjection = "mtp_projection";
 
-/// All of them, block by block, with those of multi-token prediction, which are numbered after the
-/// model's, at the end, and those of images behind them.
+/// All of them, block by block, an encoder's in front, with those of multi-token prediction, which
+/// are numbered after the model's, at the end, and those of images behind them.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
 /// "q_proj" of "model.layers.0.self_attn.q_proj".

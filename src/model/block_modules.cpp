@@ -26,6 +26,16 @@ void BlockModules::add_attention() const {
   add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim(block));
 }
 
+void BlockModules::add_cross_attention() const {
+  constexpr const char* kKeyValue = "linear_kv";
+  add(names_.cross_q, "linear_q", model_.heads * model_.head_dim, model_.hidden);
+  for (const std::string& name : {names_.cross_k, names_.cross_v}) {
+    add(name, kKeyValue, model_.kv_heads * model_.head_dim, model_.hidden);
+    modules_.back().of_encoder = true;
+  }
+  add(names_.cross_projection, "linear_proj", model_.hidden, model_.heads * model_.head_dim);
+}
+
 void BlockModules::add_feed_forward() const {
   const bool routed = model_.moe.routes(model_.kind_of(layer_));
   if (!routed && model_.gated && !names_.gate_up.empty()) {  // one tensor

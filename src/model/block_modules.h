@@ -18,6 +18,8 @@ class BlockModules {
       : model_(model), names_(names), layer_(layer), modules_(modules) {}
 
   void add_attention() const;
+  /// Of a decoder's block behind an encoder, whose tokens its keys and values are made of.
+  void add_cross_attention() const;
   void add_feed_forward() const;
   /// What is before the block of a layer of multi-token prediction.
   void add_projection() const;

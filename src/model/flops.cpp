@@ -78,7 +78,8 @@ void add_encoder(const FlopSizes& s, double count, double length, FlopCount& flo
   const double h = static_cast<double>(s.hidden), kv_heads = static_cast<double>(s.key_value_heads),
                feed_forward = (s.gated_mlp ? 3 : 2) * h * static_cast<double>(s.feed_forward);
   const double key_value = 2 * h * kv_heads * static_cast<double>(s.head_dim);
-  flops.token_part += 6 * count *
+  flops.token_part += 6 * s.encoder_adapter_parameters * count * tokens;
+  flops.token_part += (s.frozen ? 4 : 6) * count *
                       (tokens * (encoder_layers * (attention + feed_forward) + layers * key_value) +
                        length * layers * (attention - key_value));
   const double pairs = encoder_layers * tokens * tokens + layers * tokens * length;
@@ -166,9 +167,9 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
         static_cast<double>(config.vocabulary * config.hidden * (1 + config.mtp_layers));
   for (const AdaptableModule& module : adaptable_modules(config)) {
     const AdapterShape* shape = adapters.of(module.name);
-    if (shape != nullptr && !module.of_images)
-      sizes.adapter_parameters +=
-          module.use * static_cast<double>(shape->rank * (module.in + module.out));
+    if (shape == nullptr || module.of_images) continue;
+    (module.of_encoder ? sizes.encoder_adapter_parameters : sizes.adapter_parameters) +=
+        module.use * static_cast<double>(shape->rank * (module.in + module.out));
   }
   return sizes;
 }

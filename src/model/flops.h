@@ -66,6 +66,7 @@ struct FlopSizes {
   bool mtp_experts = false;
   bool frozen = false;  // the weights above, beside adapters with this many parameters
   double adapter_parameters = 0;
+  double encoder_adapter_parameters = 0;  // of those that multiply the encoder's tokens
   double trained_parameters = 0;  // those of the weights that train nevertheless: the head's
   bool causal = true;             // false: encoders, which attend the whole square
   /// The layers of an encoder in front, of the same sizes, and the tokens of its rows.

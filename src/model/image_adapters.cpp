@@ -7,6 +7,22 @@
 #include "model/vision_names.h"
 
 namespace viaduct {
+namespace {
+
+/// Of the blocks [begin, end).
+void add_tower_blocks(const ModelConfig& model, int64_t begin, int64_t end,
+                      std::vector<AdaptableModule>& modules) {
+  const ModelConfig tower = tower_blocks(model.vision, model);
+  const TensorNames names = tower_names(model.vision.tower);
+  for (int64_t layer = begin; layer < end; ++layer) {
+    const BlockModules block(tower, names, layer, modules);
+    block.add_attention();
+    block.add_feed_forward();
+  }
+}
+
+}  // namespace
+
 bool names_image_part(const std::string& pattern) {
   return pattern.find(kTowerPattern) != std::string::npos ||
          pattern.find(kProjectorPattern) != std::string::npos;
@@ -16,13 +32,7 @@ void add_image_modules(const ModelConfig& model, std::vector<AdaptableModule>& m
   const VisionConfig& vision = model.vision;
   if (!vision.any()) return;
   const size_t first = modules.size();
-  const ModelConfig tower = tower_blocks(vision, model);
-  const TensorNames names = tower_names(vision.tower);
-  for (int64_t layer = 0; layer < vision.read_layers(); ++layer) {
-    const BlockModules block(tower, names, layer, modules);
-    block.add_attention();
-    block.add_feed_forward();
-  }
+  add_tower_blocks(model, 0, vision.read_layers(), modules);
   if (vision.projector == ProjectorKind::mlp) {
     const auto inputs = static_cast<int64_t>(vision.feature_layers.size());
     const std::string projector = std::string(kProjectorPattern) + ".";
@@ -34,6 +44,17 @@ void add_image_modules(const ModelConfig& model, std::vector<AdaptableModule>& m
     modules[i].layer = "";  // Megatron's names are the text model's
   }
   for (AdaptableModule& module : modules) module.in_peft = peft_module_name(model, module.name);
+}
+
+bool names_unread_block(const ModelConfig& model, const std::string& pattern) {
+  const VisionConfig& vision = model.vision;
+  if (!vision.any()) return false;
+  std::vector<AdaptableModule> unread;
+  add_tower_blocks(model, vision.read_layers(), vision.layers, unread);
+  return std::ranges::any_of(unread, [&](const AdaptableModule& module) {
+    return module.name.starts_with(pattern + ".") || names_module(pattern, module.name) ||
+           names_module(pattern, peft_module_name(model, module.name));
+  });
 }
 
 std::string peft_module_name(const ModelConfig& model, const std::string& module) {

@@ -26,6 +26,10 @@ bool names_image_part(const std::string& pattern);
 /// gives all of them their names in PEFT's files.
 void add_image_modules(const ModelConfig& model, std::vector<AdaptableModule>& modules);
 
+/// Whether a pattern names a block of the tower that nothing reads: vision_feature_layer takes the
+/// output of an earlier one.
+bool names_unread_block(const ModelConfig& model, const std::string& pattern);
+
 /// The name of a module, or of a tensor, in the classes of transformers 5, which PEFT's files have:
 /// "model.language_model.norm" of "model.norm", "model.vision_tower.X" of "vision_tower.X". The
 /// name itself for a model without images.

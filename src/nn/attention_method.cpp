@@ -109,11 +109,31 @@ Tensor biased_softmax_backward(OpContext& context, const AttentionMethod& method
   return args.narrow ? args.narrow : args.gradient;
 }
 
+/// Whether attention is one op. A single query, as in generation, has a row of scores: composed it
+/// is as fast.
+bool is_one_op(const OpContext& context, const AttentionMethod& method,
+               const AttentionProblem& problem, const Tensor& q, const Tensor& k,
+               const ScoreBias* bias) {
+  if (!method.flash) return false;
+  return bias == nullptr ||
+         (context.ops.biased_attention && problem.max_queries != 1 && q.dim(1) == k.dim(1));
+}
+
+AttentionProblem with_bias(const AttentionProblem& problem, const ScoreBias* bias) {
+  AttentionProblem biased = problem;
+  if (bias != nullptr) biased.bias = bias->table, biased.relative = bias->relative;
+  return biased;
+}
+
 }  // namespace
 
 void attend(OpContext& context, const AttentionMethod& method, const AttentionForwardArgs& args,
             const ScoreBias* bias) {
-  if (method.flash && bias == nullptr) return attention_forward(context, args);
+  if (is_one_op(context, method, args.problem, args.q, args.k, bias)) {
+    AttentionForwardArgs whole = args;
+    whole.problem = with_bias(args.problem, bias);
+    return attention_forward(context, whole);
+  }
   const Tensor matrix = score_matrix(context, args.problem, args.q);
   // matrix [N, Tq, keys] = q · kᵀ
   score_product(context, {ScoreProduct::scores, args.problem, matrix, args.q, args.k});
@@ -127,7 +147,12 @@ void attend(OpContext& context, const AttentionMethod& method, const AttentionFo
 
 void attend_backward(OpContext& context, const AttentionMethod& method,
                      const AttentionBackwardArgs& args, const ScoreBias* bias) {
-  if (method.flash && bias == nullptr) return attention_backward(context, args);
+  if (is_one_op(context, method, args.problem, args.q, args.k, bias)) {
+    AttentionBackwardArgs whole = args;
+    whole.problem = with_bias(args.problem, bias);
+    if (bias != nullptr) whole.d_bias = bias->d_table;
+    return attention_backward(context, whole);
+  }
   const AttentionProblem& problem = args.problem;
   const Tensor p = probabilities_again(context, method, args, bias);  // [N, Tq, keys]
   // dv [Tk, K, D] += pᵀ · d_out, p with dropout

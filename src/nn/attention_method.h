@@ -20,8 +20,8 @@ struct AttentionMethod {
   bool library = false;
 };
 
-/// A bias of the scores by the distance of query and key, which makes attention composed whatever
-/// the method says.
+/// A bias of the scores by the distance of query and key. Where the backend's attention does not
+/// add it (ops/attention.h), attention is composed whatever the method says.
 struct ScoreBias {
   RelativeBuckets relative;
   Tensor table;    // [buckets, N], as score_bias reads it

@@ -41,23 +41,30 @@ std::pair<Tensor, Tensor> CrossAttentionSegment::split(const Tensor& key_value) 
           key_value.slice(1, keys, values).view({tokens, spec.kv_heads, spec.value_dim})};
 }
 
-AttentionHeads CrossAttentionSegment::heads_of(RankContext& context, LinearInput normed,
-                                               const Tensor& encoded, SavedStore& saved) const {
+Tensor CrossAttentionSegment::key_value(RankContext& context, const Batch& batch,
+                                        const Tensor& encoded, SavedStore& saved) const {
+  const EncoderTokens tokens(context, batch);
+  return parts_.key_value.forward(context, encoded, saved, saved.tag());
+}
+
+AttentionHeads CrossAttentionSegment::heads_of(RankContext& context, const Batch& batch,
+                                               LinearInput normed, const Tensor& encoded,
+                                               SavedStore& saved) const {
   const AttentionSpec& spec = core_.spec();
   const Tensor q = parts_.query.forward(context, std::move(normed), saved, saved.tag());
-  const auto [k, v] = split(parts_.key_value.forward(context, encoded, saved, saved.tag()));
+  const auto [k, v] = split(key_value(context, batch, encoded, saved));
   return core_.prepare(context, {q.view({q.dim(0), spec.heads, spec.head_dim}), k, v}, saved);
 }
 
-AttentionHeads CrossAttentionSegment::project(RankContext& context, const Batch&,
+AttentionHeads CrossAttentionSegment::project(RankContext& context, const Batch& batch,
                                               LinearInput normed, const Tensor& encoded,
                                               SavedStore& saved) const {
-  const auto again = [](const CrossAttentionSegment& self, RankContext& rank, const Batch&,
+  const auto again = [](const CrossAttentionSegment& self, RankContext& rank, const Batch& rows,
                         SavedStore& store, const std::vector<Tensor>& inputs) {
-    return self.heads_of(rank, inputs[0], inputs[1], store).tensors();
+    return self.heads_of(rank, rows, inputs[0], inputs[1], store).tensors();
   };
   ReplayableUnit scope(saved, unit::qkv_linear, {normed.x.tensor(), encoded}, {*this, again});
-  const AttentionHeads heads = heads_of(context, std::move(normed), encoded, saved);
+  const AttentionHeads heads = heads_of(context, batch, std::move(normed), encoded, saved);
   scope.made(heads.tensors());
   return heads;
 }
@@ -69,8 +76,7 @@ Tensor CrossAttentionSegment::attend_kept(RankContext& context, const Batch& bat
   CrossCache& cache = *context.cross_cache;
   const Tensor q = parts_.query.forward(context, std::move(normed), saved, saved.tag());
   if (in.has(kEncoded)) {
-    const auto [k, v] =
-        split(parts_.key_value.forward(context, in.get(kEncoded), saved, saved.tag()));
+    const auto [k, v] = split(key_value(context, batch, in.get(kEncoded), saved));
     cache.put(context.ops, spec.layer, k, v);
   }
   const CrossCache::View kept = cache.view(spec.layer);
@@ -109,9 +115,15 @@ TensorSet CrossAttentionSegment::backward_input(RankContext& context, const Batc
 TensorSet CrossAttentionSegment::backward(RankContext& context, const Batch& batch,
                                           const TensorSet& d_out, SavedStore& saved) {
   TensorSet d_in = backward_through(context, batch, d_out, saved, true);
-  parts_.query.backward_weight(context, saved);
-  parts_.key_value.backward_weight(context, saved);
+  query_weights(context, batch, saved);
   return d_in;
+}
+
+void CrossAttentionSegment::query_weights(RankContext& context, const Batch& batch,
+                                          SavedStore& saved) {
+  parts_.query.backward_weight(context, saved);
+  const EncoderTokens tokens(context, batch);
+  parts_.key_value.backward_weight(context, saved);
 }
 
 TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Batch& batch,
@@ -145,7 +157,10 @@ TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Ba
                  begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved));
   // d_encoded [stream tokens of the encoder's rows, H] = d_key_value · W_kv, plus that of the
   // blocks behind
-  Tensor d_encoded = parts_.key_value.backward_input(context, d_key_value, saved);
+  Tensor d_encoded = [&] {
+    const EncoderTokens of_rows(context, batch);
+    return parts_.key_value.backward_input(context, d_key_value, saved);
+  }();
   if (d_out.has(kEncoded)) {
     const Tensor sum = context.activation(d_encoded.shape(), MemoryTag::activations);
     add(context.ops, {d_out.get(kEncoded), d_encoded, sum});
@@ -155,10 +170,10 @@ TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Ba
   return d_in;
 }
 
-void CrossAttentionSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
+void CrossAttentionSegment::backward_weight(RankContext& context, const Batch& batch,
+                                            SavedStore& saved) {
   parts_.projection.backward_weight(context, saved);
-  parts_.query.backward_weight(context, saved);
-  parts_.key_value.backward_weight(context, saved);
+  query_weights(context, batch, saved);
 }
 
 std::vector<const Parameter*> CrossAttentionSegment::parameters() const {

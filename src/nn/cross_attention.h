@@ -43,11 +43,16 @@ class CrossAttentionSegment final : public Segment {
   /// encoder's T' tokens.
   AttentionHeads project(RankContext& context, const Batch& batch, LinearInput normed,
                          const Tensor& encoded, SavedStore& saved) const;
-  AttentionHeads heads_of(RankContext& context, LinearInput normed, const Tensor& encoded,
-                          SavedStore& saved) const;
+  AttentionHeads heads_of(RankContext& context, const Batch& batch, LinearInput normed,
+                          const Tensor& encoded, SavedStore& saved) const;
+  /// [T', K (D + Dv)].
+  Tensor key_value(RankContext& context, const Batch& batch, const Tensor& encoded,
+                   SavedStore& saved) const;
   /// Generation: attended values [T, N · Dv]. What the encoder gives in this pass is kept first.
   Tensor attend_kept(RankContext& context, const Batch& batch, LinearInput normed,
                      const TensorSet& in, SavedStore& saved) const;
+  /// The weight gradients of queries, keys and values.
+  void query_weights(RankContext& context, const Batch& batch, SavedStore& saved);
   /// Views of the two column ranges of [T', K (D + Dv)] as [T', K, D] and [T', K, Dv].
   std::pair<Tensor, Tensor> split(const Tensor& key_value) const;
 

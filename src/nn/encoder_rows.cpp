@@ -10,6 +10,11 @@ const EncoderRows& encoder_rows(const Batch& batch) {
   return *batch.encoder;
 }
 
+EncoderTokens::EncoderTokens(RankContext& context, const Batch& batch)
+    : context_(context), tokens_(context.token_index) {
+  context.token_index = encoder_rows(batch).rows.token_index;
+}
+
 EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden) {
   return {.name = std::string(kEncoded),
           .dtype = context.settings.precision.activation,

@@ -26,6 +26,20 @@ struct EncoderRows {
 /// ShapeError if the batch has none.
 const EncoderRows& encoder_rows(const Batch& batch);
 
+/// While it lives the context has the token indices of the encoder's rows, which adapters of layers
+/// that read the encoder's output drop by. Only for rows that context ranks do not share.
+class EncoderTokens {
+ public:
+  EncoderTokens(RankContext& context, const Batch& batch);
+  ~EncoderTokens() { context_.token_index = tokens_; }
+  EncoderTokens(const EncoderTokens&) = delete;
+  EncoderTokens& operator=(const EncoderTokens&) = delete;
+
+ private:
+  RankContext& context_;
+  Tensor tokens_;
+};
+
 /// The output [stream tokens of the encoder's rows of all context ranks, H] of an encoder, normed,
 /// in the activation format; as a gradient, its sum over the layers that read it.
 inline constexpr std::string_view kEncoded = "encoded";

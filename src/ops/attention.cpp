@@ -45,8 +45,26 @@ DType sum_dtype(const Tensor& tensor) {
   return is_code(tensor.dtype()) ? DType::f32 : accumulator_dtype(tensor.dtype());
 }
 
-void check_inputs(std::string_view op, const AttentionProblem& problem, const Tensor& q,
-                  const Tensor& k, const Tensor& v) {
+void check_bias(std::string_view op, const OpTable& ops, const AttentionProblem& problem,
+                const Tensor& q, const Tensor& k) {
+  VIADUCT_CHECK(ShapeError, ops.biased_attention, "{}: {} has no attention with a bias", op,
+                ops.traits.name);
+  const std::string buckets = relative_buckets_problem(problem.relative);
+  VIADUCT_CHECK(ShapeError, buckets.empty(), "{}: relative: {}", op, buckets);
+  check_shape(op, "bias", problem.bias, {problem.relative.buckets, q.dim(1)});
+  check_floating(op, "bias", problem.bias);
+  check_contiguous(op, "bias", problem.bias);
+  VIADUCT_CHECK(ShapeError, (problem.bias.dtype() == DType::f64) == (q.dtype() == DType::f64),
+                "{}: bias: expected f64 for f64 only, found {} for {}", op, describe(problem.bias),
+                describe(q));
+  VIADUCT_CHECK(ShapeError, problem.softcap == 0 && !problem.scales && q.dim(1) == k.dim(1),
+                "{}: bias: expected no soft cap, no codes, and a key-value head for each query "
+                "head, found a cap of {}, {} and {}",
+                op, problem.softcap, describe(q), describe(k));
+}
+
+void check_inputs(std::string_view op, const OpTable& ops, const AttentionProblem& problem,
+                  const Tensor& q, const Tensor& k, const Tensor& v) {
   check_rank(op, "q", q, 3);
   if (q.dtype() != DType::e4m3) check_floating(op, "q", q);
   check_scale(op, "scales", problem.scales, 3, q);
@@ -59,6 +77,7 @@ void check_inputs(std::string_view op, const AttentionProblem& problem, const Te
   check_heads(op, "k", k, {k.dim(0), k.dim(1), q.dim(2)}, q.dtype());
   check_heads(op, "v", v, {k.dim(0), k.dim(1), v.dim(2)}, q.dtype());
   check_attention_problem(op, problem, q.dim(0), k.dim(0));
+  if (problem.bias) check_bias(op, ops, problem, q, k);
 }
 
 /// Visible (query, key) pairs of all query heads, as given or estimated from the longest runs.
@@ -110,7 +129,7 @@ void check_per_query(std::string_view op, std::string_view argument, const Tenso
 
 void attention_forward(OpContext& context, const AttentionForwardArgs& args) {
   constexpr std::string_view op = "attention_forward";
-  check_inputs(op, args.problem, args.q, args.k, args.v);
+  check_inputs(op, context.ops, args.problem, args.q, args.k, args.v);
   const Shape out{args.q.dim(0), args.q.dim(1), args.v.dim(2)};
   if (is_code(args.q.dtype())) {
     check_shape(op, "out", args.out, out);
@@ -140,7 +159,7 @@ void attention_delta(OpContext& context, const AttentionDeltaArgs& args) {
 
 void attention_backward(OpContext& context, const AttentionBackwardArgs& args) {
   constexpr std::string_view op = "attention_backward";
-  check_inputs(op, args.problem, args.q, args.k, args.v);
+  check_inputs(op, context.ops, args.problem, args.q, args.k, args.v);
   const bool codes = is_code(args.q.dtype());
   VIADUCT_CHECK(ShapeError, codes == is_code(args.d_out.dtype()),
                 "{}: d_out: expected codes where q is codes, found {} and {}", op,
@@ -160,6 +179,13 @@ void attention_backward(OpContext& context, const AttentionBackwardArgs& args) {
   check_gradient("dq", args.dq, args.q);
   check_gradient("dk", args.dk, args.k);
   check_gradient("dv", args.dv, args.v);
+  if (args.d_bias) {
+    VIADUCT_CHECK(ShapeError, args.problem.bias.defined(),
+                  "{}: d_bias: expected none without a bias, found {}", op, describe(args.d_bias));
+    check_shape(op, "d_bias", args.d_bias, args.problem.bias.shape());
+    check_dtype(op, "d_bias", args.d_bias, {sum_dtype(args.q)});
+    check_contiguous(op, "d_bias", args.d_bias);
+  }
   dispatch(context, op, context.ops.attention_backward, args);
 }
 

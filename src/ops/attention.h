@@ -10,6 +10,7 @@
 // e is what context parallelism and cached generation need: with all keys before the queries
 // present, e = keys − queries.
 //   s[i, j] = scale · q_i · k_j;  if softcap > 0: s = softcap · tanh(s / softcap)
+//   with a bias: s[i, j] += bias[bucket(j − i − e), n]
 //   p = softmax over the visible j;  o_i = Σ_j drop(p[i, j]) v_j;  lse_i = log Σ_j exp(s[i, j])
 // A query without visible keys has o = 0 and lse = −inf, and no gradient. N query heads share K
 // key-value heads: query head n uses key-value head n / (N / K). Head dims of q/k (D) and v (Dv)
@@ -38,6 +39,7 @@
 
 #include "base/philox.h"
 #include "ops/dispatch.h"
+#include "ops/relative_buckets.h"
 
 namespace viaduct {
 
@@ -64,6 +66,11 @@ struct AttentionProblem {
   /// have equal lengths; the backend's own kernels compute the others. Same results within the
   /// tolerance of 16-bit products.
   bool library = false;
+  /// [buckets, N], contiguous, floating (f64 for f64): a bias of the scores by relative position,
+  /// of the buckets below. Where the backend's kernels add it (OpTable::biased_attention); without
+  /// a soft cap and codes, and with a key-value head for each query head.
+  Tensor bias = {};
+  RelativeBuckets relative = {};
 };
 
 struct AttentionForwardArgs {
@@ -95,6 +102,8 @@ struct AttentionBackwardArgs {
   /// Optional [Tq, N, Dv], of d_out's dtype: the output that delta was computed from. Libraries
   /// compute delta themselves, so without it none is used.
   Tensor out = {};
+  /// Optional f32 (f64) [buckets, N], contiguous, where the scores have a bias: += its gradient.
+  Tensor d_bias = {};
 };
 
 void attention_backward(OpContext& context, const AttentionBackwardArgs& args);

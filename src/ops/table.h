@@ -19,6 +19,8 @@ struct OpTable {
   bool narrow_score_factors = false;
   /// Products add terms (`GemmArgs::terms`).
   bool product_terms = false;
+  /// Attention adds a bias of the scores (`AttentionProblem::bias`).
+  bool biased_attention = false;
 
 #define VIADUCT_OP_ENTRY(name, Args, gpu) OpEntry<Args> name;
   VIADUCT_OPS(VIADUCT_OP_ENTRY)

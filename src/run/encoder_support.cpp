@@ -31,12 +31,14 @@ void validate_stages(const RunConfig& config, Problems& problems) {
     }
     return;
   }
-  const bool unread = config.checkpoint.pretrained_checkpoint || config.model.hf_config;
+  // Of a folder that is not read yet.
+  const bool unknown = (config.checkpoint.pretrained_checkpoint || config.model.hf_config) &&
+                       config.model.encoder.encoder_num_layers.is_auto();
   const int64_t layers = encoder_layers(config);
   const VisionFields& vision = config.model.vision;
   // How many blocks of a tower are read is known with the model (validate_vision).
   const bool images = vision.folder_takes_images && vision.read_images;
-  if (layers == 0 && !images && (!unread || !config.model.encoder.encoder_num_layers.is_auto())) {
+  if (layers == 0 && !images && !unknown) {
     problems.add("{}: {} needs a model with an encoder, and {}; expected 0", kStages, stages,
                  vision.folder_takes_images
                      ? "model.read_images = false leaves the vision tower out"
@@ -60,7 +62,7 @@ void validate_stages(const RunConfig& config, Problems& problems) {
           "tensor_model_parallel_size = {}; expected false",
           kTensor, tensor, tp);
     }
-  } else if (own != tp) {
+  } else if (own != tp && !unknown) {
     problems.add(
         "{}: {} that differs from tensor_model_parallel_size = {} is not implemented for an "
         "encoder-decoder model; nearest: 0 or {}",
@@ -128,8 +130,11 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
   refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
                 choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
-  refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
-                choice_name_or(config.peft.scheme, "an adapter"), "null");
+  refuse.expect(!config.peft.base_format, "peft.base_format",
+                choice_name_or(config.peft.base_format, "a format"), "null");
+  refuse.expect(config.peft.dropout == 0 || parallel.context_parallel_size == 1, "peft.dropout",
+                config.peft.dropout, "0 beside context_parallel_size above 1",
+                "layers that read the encoder's output have the tokens of all context ranks");
 }
 
 std::optional<PairSettings> pair_settings(const ModelConfig& model) {

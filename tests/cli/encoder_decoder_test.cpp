@@ -79,6 +79,42 @@ TEST_F(EncoderCommands, LayoutsAreSearched) {
   EXPECT_TRUE(cut);
 }
 
+TEST_F(EncoderCommands, AdaptersAreTrainedUsedAndMerged) {
+  const std::string data = test::write_conversations(
+      model_ / "pairs", {{{10, 11, 12, 20, 21}, {0, 0, 0, 1, 1}}, {{13, 14, 22}, {0, 0, 1}}});
+  const std::string save = (model_ / "run").string(), folder = (model_ / "peft").string();
+  const Result trained = run_viaduct(
+      "train checkpoint.pretrained_checkpoint=" + model_.path().string() + " dataset.blend=[" +
+      data +
+      "] model.encoder_seq_length=8 model.seq_length=8 mixed_precision=fp32 train.train_iters=3 "
+      "train.global_batch_size=2 train.micro_batch_size=1 optimizer.lr=3e-2 "
+      "scheduler.lr_warmup_iters=0 validation.eval_iters=0 dist.threads_per_rank=1 "
+      "peft.scheme=lora peft.dim=2 'peft.target_modules=[q,wo]' checkpoint.save=" +
+      save);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  ASSERT_EQ(run_viaduct("convert --from " + save + " --to " + folder).status, 0);
+  const json config = json::parse(read_file(folder + "/adapter_config.json"));
+  EXPECT_EQ(config.at("task_type"), "SEQ_2_SEQ_LM");
+  EXPECT_EQ(config.at("target_modules"), json({"q", "wo"}));
+  const std::string merged = (model_ / "merged").string();
+  ASSERT_EQ(run_viaduct("convert --from " + model_.path().string() + " --adapter " + folder +
+                        " --to " + merged)
+                .status,
+            0);
+  const auto loss = [](const Result& result) {
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out).at("loss").get<double>();
+  };
+  const std::string pairs = " --json --data " + data + " dist.threads_per_rank=1";
+  const double base = loss(run("eval", pairs)),
+               adapted = loss(run("eval", "--adapter " + folder + pairs));
+  EXPECT_GT(base - adapted, 1e-3);
+  EXPECT_NEAR(loss(run_viaduct("eval --model " + merged + pairs)), adapted, 1e-5);
+  const std::string prompt = "--prompt 'the cat'" + std::string(kOnce);
+  EXPECT_EQ(run("generate", "--adapter " + folder + " " + prompt).out,
+            run_viaduct("generate --model " + merged + " " + prompt).out);
+}
+
 TEST_F(EncoderCommands, ConversationsAreRefusedByName) {
   for (const char* command : {"chat", "generate --chat --prompt x"}) {
     const Result result = run(command, "");

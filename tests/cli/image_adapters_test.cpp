@@ -109,6 +109,9 @@ TEST_F(ImageAdapterCommands, RunsContinueAnAdapterOfPeft) {
 TEST_F(ImageAdapterCommands, WhatIsNotBuiltIsRefused) {
   for (const auto& [arguments, said] :
        {std::pair("peft.target_modules=[fc3]", "vision_tower, multi_modal_projector"),
+        std::pair("peft.target_modules=[vision_tower.encoder.layers.2.mlp]",
+                  "is in a block of the vision tower that nothing reads: the last one that "
+                  "vision_feature_layer takes is block 1"),
         std::pair("peft.base_format=nf4", "peft.base_format: nf4 is not implemented"),
         std::pair("model.freeze_vision_model=true", "model.freeze_vision_model: true, beside"),
         std::pair("peft.target_modules=[linear_2] peft.train=[linear_2]",

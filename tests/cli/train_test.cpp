@@ -460,6 +460,19 @@ TEST(TrainCommand, TheDryRunKnowsTheStepsOfARunInRows) {
   EXPECT_EQ(document["batches"][3]["rows"], 8);
 }
 
+TEST(TrainCommand, ADryRunSaysWhatWasFoundWithoutWhatIsOff) {
+  const std::string out = train(tiny_run() + Overrides{"--dry-run"}).out;
+  EXPECT_THAT(out, HasSubstr("set:\n  model.family: llama\n"));
+  EXPECT_THAT(out, HasSubstr("\n  model: "));
+  EXPECT_THAT(out, HasSubstr("num_query_groups=4, kv_channels=8"));
+  // Off; null; of latent attention, which the model does not have.
+  for (const char* unused : {"qk_layernorm=", "num_moe_experts=", "kv_lora_rank="})
+    EXPECT_THAT(out, Not(HasSubstr(unused)));
+  EXPECT_LT(out.find("warning: checkpoint.save"), out.find("found, where"));
+  EXPECT_THAT(train(tiny_run() + Overrides{"--dry-run", "--full"}).out,
+              AllOf(HasSubstr("kv_lora_rank: 512"), Not(HasSubstr("found, where"))));
+}
+
 TEST(TrainCommand, WhatIsOffloadedIsPartOfTheDryRunAndOfTheRun) {
   const Overrides run = tiny_run() + Overrides{"train.train_iters=2", "model.cpu_offloading=true",
                                                "model.cpu_offloading_num_layers=2"};

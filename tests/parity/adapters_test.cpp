@@ -95,7 +95,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, Adapters,
                                          Case{"lora_experts", "mixtral", kRouterLossOff},
                                          Case{"lora_experts_v4", "mixtral", kRouterLossOff},
                                          Case{"lora_llava_clip", "llava_clip"},
-                                         Case{"dora_gemma3_images", "gemma3_images"}),
+                                         Case{"dora_gemma3_images", "gemma3_images"},
+                                         Case{"lora_t5", "t5_v1_1"}, Case{"dora_t5", "t5_v1_1"}),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Cases, AdaptersInBf16, testing::Values(kLlama, kMagnitudes, kGpt2),
                          name_of);

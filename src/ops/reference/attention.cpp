@@ -21,11 +21,17 @@ double dot(const double* a, const double* b, int64_t size) {
   return sum;
 }
 
-/// The score of key j, after the cap.
+/// Where the bias of key j stands in its table, and its gradient in that of it.
+int64_t bias_at(const AttentionProblem& problem, const AttentionQuery& query, int64_t j) {
+  return relative_bucket(problem.relative, j - query.place) * problem.bias.dim(1) + query.head;
+}
+
+/// The score of key j, after the cap and with its bias.
 double score(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
              const AttentionQuery& query, int64_t j) {
   const double s = problem.scale * dot(head(q, query.token, query.head),
                                        head(k, query.key_token + j, query.kv_head), q.dim(2));
+  if (problem.bias) return s + problem.bias.data<double>()[bias_at(problem, query, j)];
   return problem.softcap > 0 ? problem.softcap * std::tanh(s / problem.softcap) : s;
 }
 
@@ -84,7 +90,9 @@ void attention_backward(const AttentionBackwardArgs& args) {
       const double p = std::exp(s - lse), kept = attention_keep(problem, query, j);
       const double dp = kept * dot(d_out, head(args.v, key, query.kv_head), width);
       const double capped = problem.softcap > 0 ? s / problem.softcap : 0;
-      const double ds = p * (dp - delta) * (1 - capped * capped) * problem.scale;
+      const double d_score = p * (dp - delta) * (1 - capped * capped);
+      const double ds = d_score * problem.scale;
+      if (args.d_bias) args.d_bias.data<double>()[bias_at(problem, query, j)] += d_score;
       for (int64_t i = 0; i < width; ++i) dv[i] += p * kept * d_out[i];
       for (int64_t i = 0; i < D; ++i) {
         dq[i] += ds * k[i];

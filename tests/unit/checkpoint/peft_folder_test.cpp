@@ -263,6 +263,7 @@ TEST(MergedWeights, AreThoseOfPeft) {
   const std::pair<std::string, std::string> cases[] = {{"lora_llama", "llama"},
                                                        {"lora_gpt2", "gpt2"},
                                                        {"dora_llama", "llama"},
+                                                       {"dora_t5", "t5_v1_1"},
                                                        {"lora_experts", "mixtral"},
                                                        {"lora_experts_v4", "mixtral"}};
   for (const auto& [adapter, name] : cases) {

@@ -12,7 +12,7 @@ namespace viaduct::test {
 
 struct AttentionBounds {
   double terms = 0;  // K of the rule: length of the longest chain of sums
-  Tensor out, lse, dq, dk, dv;
+  Tensor out, lse, dq, dk, dv, d_bias;
 
   /// For FP64 data; gradients start from the values that they are added to.
   explicit AttentionBounds(const AttentionData& x)
@@ -20,7 +20,8 @@ struct AttentionBounds {
         lse(host_tensor(DType::f64, x.lse.shape())),
         dq(magnitudes(x.dq)),
         dk(magnitudes(x.dk)),
-        dv(magnitudes(x.dv)) {
+        dv(magnitudes(x.dv)),
+        d_bias(x.d_bias ? magnitudes(x.d_bias) : Tensor()) {
     const AttentionProblem& problem = x.problem;
     const int64_t D = x.q.dim(2), Dv = x.v.dim(2), N = x.q.dim(1), K = x.k.dim(1), T = x.q.dim(0);
     const auto at = [](const Tensor& t, int64_t token, int64_t head) {
@@ -52,8 +53,14 @@ struct AttentionBounds {
           for (int64_t j = first; j < last; ++j) {
             double score = problem.scale * product(at(x.q, t, n), at(x.k, k0 + j, h), D, false);
             if (problem.softcap > 0) score = problem.softcap * std::tanh(score / problem.softcap);
-            largest_terms = std::max(
-                largest_terms, problem.scale * product(at(x.q, t, n), at(x.k, k0 + j, h), D, true));
+            double score_terms =
+                problem.scale * product(at(x.q, t, n), at(x.k, k0 + j, h), D, true);
+            if (problem.bias) {
+              const double bias = problem.bias.data<double>()[bias_at(problem, i + e, j, n)];
+              score += bias;
+              score_terms += std::abs(bias);
+            }
+            largest_terms = std::max(largest_terms, score_terms);
             s.push_back(score);
             largest = std::max(largest, score);
           }
@@ -72,6 +79,10 @@ struct AttentionBounds {
               at(out, t, n)[c] += pj * kept * std::abs(at(x.v, k0 + j, h)[c]);
               at(dv, k0 + j, h)[c] += pj * kept * std::abs(at(x.d_out, t, n)[c]);
             }
+            if (d_bias) {
+              terms = std::max(terms, static_cast<double>(T));
+              d_bias.data<double>()[bias_at(problem, i + e, j, n)] += pj * (dp + delta);
+            }
             for (int64_t c = 0; c < D; ++c) {
               at(dq, t, n)[c] += ds * std::abs(at(x.k, k0 + j, h)[c]);
               at(dk, k0 + j, h)[c] += ds * std::abs(at(x.q, t, n)[c]);
@@ -80,6 +91,11 @@ struct AttentionBounds {
         }
       }
     }
+  }
+
+  /// Of key j and the query in this place.
+  static int64_t bias_at(const AttentionProblem& problem, int64_t place, int64_t j, int64_t head) {
+    return relative_bucket(problem.relative, j - place) * problem.bias.dim(1) + head;
   }
 
   /// The additional error that ops/attention.h allows where probabilities and score gradients are

@@ -21,8 +21,9 @@ struct AttentionCase {
   int64_t window = 0;
   double softcap = 0, dropout = 0;
   int64_t first_head = 0;
-  int64_t gap = 0;  // unused elements after every head, so that rows are strided
-  double size = 1;  // inputs are uniform in [−size, size]
+  int64_t gap = 0;           // unused elements after every head, so that rows are strided
+  double size = 1;           // inputs are uniform in [−size, size]
+  int64_t max_distance = 0;  // of a bias of the scores; 0: none
 
   int64_t queries() const { return q_offsets.back(); }
   int64_t keys() const { return kv_offsets.back(); }
@@ -32,6 +33,7 @@ struct AttentionCase {
 struct AttentionData {
   AttentionProblem problem;
   Tensor q, k, v, out, lse, d_out, delta, dq, dk, dv;
+  Tensor d_bias;
 
   AttentionData(const AttentionCase& c, DType dtype, uint64_t seed = 1) {
     problem.q_offsets = integers(DType::i32, c.q_offsets);
@@ -61,11 +63,18 @@ struct AttentionData {
     dq = random_tensor(sums, {c.queries(), c.heads, c.width}, seed + 4);
     dk = random_tensor(sums, {c.keys(), c.kv_heads, c.width}, seed + 5);
     dv = random_tensor(sums, {c.keys(), c.kv_heads, c.value_width}, seed + 6);
+    if (c.max_distance > 0) {
+      problem.relative = {8, c.max_distance, !c.causal};
+      problem.bias = random_tensor(dtype, {8, c.heads}, seed + 7);
+      d_bias = random_tensor(sums, {8, c.heads}, seed + 8);
+    }
   }
 
   AttentionForwardArgs forward() const { return {problem, q, k, v, out, lse}; }
   AttentionBackwardArgs backward() const {
-    return {problem, q, k, v, d_out, lse, delta, dq, dk, dv};
+    AttentionBackwardArgs args{problem, q, k, v, d_out, lse, delta, dq, dk, dv};
+    args.d_bias = d_bias;
+    return args;
   }
 
   /// The same values in FP64.
@@ -76,6 +85,10 @@ struct AttentionData {
           &AttentionData::lse, &AttentionData::d_out, &AttentionData::delta, &AttentionData::dq,
           &AttentionData::dk, &AttentionData::dv}) {
       copy.*member = to_f64(this->*member);
+    }
+    if (problem.bias) {
+      copy.problem.bias = to_f64(problem.bias);
+      copy.d_bias = to_f64(d_bias);
     }
     return copy;
   }
@@ -119,6 +132,38 @@ inline std::vector<AttentionCase> attention_cases() {
   add("dropout", [](auto& c) {
     c.dropout = 0.3, c.heads = 4, c.first_head = 3, c.q_offsets = c.kv_offsets = {0, 70, 90};
   });
+  return list;
+}
+
+/// Of attention with a bias of the scores.
+inline std::vector<AttentionCase> biased_attention_cases() {
+  std::vector<AttentionCase> list;
+  const auto add = [&](const std::string& name, auto&& change) {
+    AttentionCase c;
+    c.name = "bias, " + name;
+    c.max_distance = 20;
+    change(c);
+    list.push_back(c);
+  };
+  add("full", [](auto& c) { c.causal = false; });
+  add("causal", [](auto& c) { c.q_offsets = c.kv_offsets = {0, 90}; });
+  // Chunks of keys have sums of their own.
+  add("long", [](auto& c) {
+    c.q_offsets = c.kv_offsets = {0, 300}, c.causal = false, c.max_distance = 200;
+    c.heads = c.kv_heads = 1;
+  });
+  add("packed", [](auto& c) {
+    c.q_offsets = c.kv_offsets = {0, 1, 1, 70, 140, 141};
+    c.heads = c.kv_heads = 4, c.gap = 8, c.causal = false;
+  });
+  add("window", [](auto& c) { c.window = 40, c.q_offsets = c.kv_offsets = {0, 170}; });
+  add("dropout", [](auto& c) {
+    c.dropout = 0.3, c.first_head = 3, c.q_offsets = c.kv_offsets = {0, 70, 90};
+  });
+  add("keys before the queries", [](auto& c) {
+    c.q_offsets = {0, 3, 40}, c.kv_offsets = {0, 90, 130}, c.diagonal = {87, -4};
+  });
+  add("no keys at all", [](auto& c) { c.kv_offsets = {0, 0}; });
   return list;
 }
 

@@ -38,7 +38,10 @@ TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
            {{"dist.ranks=2", "model.context_parallel_size=2"}, "model.cp_comm_type: p2p"},
            {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
-           {{"peft.scheme=lora"}, "peft.scheme: lora"},
+           {{"peft.scheme=lora", "peft.base_format=nf4"}, "peft.base_format: nf4"},
+           {{"peft.scheme=lora", "peft.dropout=0.1", "dist.ranks=2",
+             "model.cp_comm_type=all_gather", "model.context_parallel_size=2"},
+            "peft.dropout: 0.1"},
            {{"dataset.packed_sequence_size=32"}, "dataset.packed_sequence_size: 32"},
            {{"validation.tasks=/no/such"}, "validation.tasks: /no/such"}}) {
     EXPECT_THAT(refusal(overrides), HasSubstr(field));

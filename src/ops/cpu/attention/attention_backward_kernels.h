@@ -88,9 +88,11 @@ void backward_keys(const AttentionHead& head, int64_t first_key, int64_t end_key
                            false);
       block_product<false>(count, rows.padded, value_width, values, value_width, d_out_t, kRows,
                            gradients, kRows, false);
+      if (head.bias != nullptr) add_bias(head, rows, begin, count, scores);
       if (head.dropout) draw_dropout(head, rows, begin, count, factors);
       backward_block<kIsCode<T>>(head, rows, lse, delta, begin, count, scores, gradients,
                                  head.dropout ? factors : nullptr);
+      if (head.d_bias != nullptr) add_bias_gradients(head, rows, begin, count, gradients);
       block_product<false>(count, value_width, rows.count, scores, kRows, d_out, value_width,
                            head.dv + begin * head.dv_token, head.dv_token, true);
       block_product<false>(count, width, rows.count, gradients, kRows, q, width,

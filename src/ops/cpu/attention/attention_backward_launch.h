@@ -2,6 +2,7 @@
 // The launch of attention's backward, for all kernels: how it is cut into tasks, the arguments of a
 // head, and the sum of the parts of dq.
 
+#include "ops/cpu/attention/attention_bias.h"
 #include "ops/cpu/attention/attention_heads.h"
 #include "ops/cpu/attention/attention_launch.h"
 
@@ -14,13 +15,19 @@ inline constexpr int64_t kBackwardKeys = 64;
 /// with its own part of dq, so that few heads still use all threads. Depends on shapes alone.
 struct BackwardCut {
   int64_t chunks, slots, queries, row;  // row: elements of dq of a query
+  int64_t tasks;
+  int64_t bias_floats, bias_sums;  // of the scores' bias and, for each task, of its gradient
   bool trimmed;
 
   explicit BackwardCut(const AttentionBackwardArgs& args)
-      : queries(args.q.dim(0)), row(args.q.dim(1) * args.q.dim(2)) {
+      : queries(args.q.dim(0)),
+        row(args.q.dim(1) * args.q.dim(2)),
+        bias_floats(HeadBiases::floats(args.problem)),
+        bias_sums(args.d_bias ? bias_distances(args.problem.relative) : 0) {
     const int64_t heads = std::max<int64_t>(1, attention_documents(args.problem) * args.k.dim(1));
     chunks = std::clamp<int64_t>(16 / heads, 1, 4);
     if (args.problem.max_keys > 0) chunks = std::min(chunks, (args.problem.max_keys + 255) / 256);
+    tasks = attention_documents(args.problem) * args.k.dim(1) * chunks;
     slots = std::min(kAttentionSlots, heads * chunks);
     trimmed = args.problem.causal && !args.problem.diagonal &&
               attention_documents(args.problem) == 1 && queries == args.k.dim(0);
@@ -46,7 +53,7 @@ struct BackwardCut {
 
   /// Bytes of workspace with `scratch_floats` for each slot.
   int64_t bytes(int64_t scratch_floats) const {
-    return (slots * scratch_floats + part_begin(chunks)) * 4;
+    return (slots * scratch_floats + part_begin(chunks) + bias_floats) * 4 + tasks * bias_sums * 8;
   }
 };
 
@@ -95,24 +102,47 @@ inline void add_dq_parts(ThreadPool& pool, const AttentionBackwardArgs& args,
   });
 }
 
+/// Adds the sums of every task, in order, to the gradient of the bias.
+inline void add_bias_sums(ThreadPool& pool, const AttentionBackwardArgs& args,
+                          const BackwardCut& cut, double* sums) {
+  if (!args.d_bias) return;
+  const int64_t of_head = cut.chunks * cut.bias_sums, heads = args.k.dim(1);
+  pool.run(heads, [&](int64_t n, int) {
+    double* total = sums + n * of_head;
+    for (int64_t d = 0; d < attention_documents(args.problem); ++d) {
+      for (int64_t chunk = d == 0 ? 1 : 0; chunk < cut.chunks; ++chunk) {
+        const double* part = sums + (d * heads + n) * of_head + chunk * cut.bias_sums;
+        for (int64_t at = 0; at < cut.bias_sums; ++at) total[at] += part[at];
+      }
+    }
+    add_bias_gradient(args.problem.relative, total, n, args.d_bias);
+  });
+}
+
 /// Calls f(head, d, kv_head, first, end, scratch) for the keys [first, end) of every task, then
-/// adds up dq. `workspace`: cut.bytes(scratch_floats), aligned as the scratch has to be.
+/// adds up dq and the gradient of a bias. `workspace`: cut.bytes(scratch_floats), aligned as the
+/// scratch has to be.
 template <class F>
 void run_attention_backward(ThreadPool& pool, const AttentionBackwardArgs& args,
                             const BackwardCut& cut, int64_t scratch_floats, void* workspace,
                             F&& f) {
   const int64_t kv_heads = args.k.dim(1);
   float* parts = static_cast<float*>(workspace) + cut.slots * scratch_floats;
-  const int64_t tasks = attention_documents(args.problem) * kv_heads * cut.chunks;
+  float* bias = parts + cut.part_begin(cut.chunks);
+  auto* sums = reinterpret_cast<double*>(bias + cut.bias_floats);
+  std::fill_n(sums, cut.tasks * cut.bias_sums, 0.0);
+  const HeadBiases biases(pool, args.problem, bias);
   run_on_attention_slots(
-      pool, tasks, cut.slots, scratch_floats, workspace, [&](int64_t task, float* scratch) {
+      pool, cut.tasks, cut.slots, scratch_floats, workspace, [&](int64_t task, float* scratch) {
         const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
         const int64_t d = task / cut.chunks / kv_heads;
         // Kernels count queries from 0; before the first one of its part they write nothing.
         const int64_t first_query = chunk == 0 ? 0 : cut.first_query(chunk);
         float* dq = chunk == 0 ? args.dq.data<float>()
                                : parts + (cut.part_begin(chunk) - first_query * cut.row);
-        const AttentionHead head = backward_head(args, d, kv_head, dq);
+        AttentionHead head = backward_head(args, d, kv_head, dq);
+        biases.give(head, kv_head);
+        if (args.d_bias) head.d_bias = sums + task * cut.bias_sums;
         if (chunk > 0) {
           for (int64_t i = first_query; i < head.queries; ++i)
             std::fill_n(head.dq + i * head.dq_token, head.group * head.width, 0.0f);
@@ -122,6 +152,7 @@ void run_attention_backward(ThreadPool& pool, const AttentionBackwardArgs& args,
         if (first < end) f(head, d, kv_head, first, end, scratch);
       });
   add_dq_parts(pool, args, cut, parts);
+  add_bias_sums(pool, args, cut, sums);
 }
 
 }  // namespace viaduct::cpu

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/cpu/attention/attention_backward_launch.h"
+#include "ops/cpu/attention/attention_bias.h"
 #include "ops/cpu/attention/attention_heads.h"
 #include "ops/cpu/attention/attention_kernels.h"
 #include "ops/cpu/attention/attention_launch.h"
@@ -44,7 +45,8 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits&) {
   Choice choice = flash_choice("attention_forward", isa, args.q.dtype());
   choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel) {
-    choice.workspace_bytes = forward_slots(args) * forward_floats(args) * 4;
+    choice.workspace_bytes =
+        (forward_slots(args) * forward_floats(args) + HeadBiases::floats(args.problem)) * 4;
   }
   return choice;
 }
@@ -76,13 +78,17 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
       blocks.push_back({d, row});
     }
   }
-  run_on_attention_slots(
-      context.device.pool(), static_cast<int64_t>(blocks.size()) * kv_heads, forward_slots(args),
-      forward_floats(args), workspace, [&](int64_t task, float* scratch) {
-        const Block& block = blocks[static_cast<size_t>(task / kv_heads)];
-        const int64_t kv_head = task % kv_heads;
-        kernels(choice).forward(forward_head(args, block.document, kv_head), block.row, scratch);
-      });
+  ThreadPool& pool = context.device.pool();
+  const HeadBiases biases(
+      pool, problem, static_cast<float*>(workspace) + forward_slots(args) * forward_floats(args));
+  run_on_attention_slots(pool, static_cast<int64_t>(blocks.size()) * kv_heads, forward_slots(args),
+                         forward_floats(args), workspace, [&](int64_t task, float* scratch) {
+                           const Block& block = blocks[static_cast<size_t>(task / kv_heads)];
+                           const int64_t kv_head = task % kv_heads;
+                           AttentionHead head = forward_head(args, block.document, kv_head);
+                           biases.give(head, kv_head);
+                           kernels(choice).forward(head, block.row, scratch);
+                         });
 }
 
 static_assert(kBackwardKeys == kAttentionKeys);
@@ -199,6 +205,7 @@ void add_attention(OpTable& table, CpuIsa isa) {
       fill_with_tiles<CpuIsa::amx>(table);
       break;
   }
+  table.biased_attention = true;
   add_attention_rows(table, isa);
 }
 

@@ -80,6 +80,7 @@ void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
     widen_keys<T>(head.k, head.k_token, begin, count, width, keys);
     widen_keys<T>(head.v, head.v_token, begin, count, value_width, values);
     block_product<false>(count, rows.padded, width, keys, width, q, kRows, scores, kRows, false);
+    if (head.bias != nullptr) add_bias(head, rows, begin, count, scores);
     if (softmax_block<kIsCode<T>>(head, rows, begin, count, scores, running)) {
       for (int64_t i = 0; i < value_width; ++i) {
         for (int64_t r = 0; r < rows.padded; r += kLanes) {

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "ops/cpu/attention/attention_bias_rows.h"
 #include "ops/cpu/attention/attention_codes.h"
 #include "ops/cpu/attention/attention_kernels.h"
 #include "ops/cpu/attention/attention_rules.h"
@@ -104,6 +105,33 @@ void widen_keys(const void* from, int64_t token, int64_t begin, int64_t count, i
                 float* to) {
   const T* data = static_cast<const T*>(from) + begin * token;
   for (int64_t j = 0; j < count; ++j) widen(data + j * token, 1.0f, width, to + j * width);
+}
+
+/// The distance of the block's last key and its first row: those of key j and row r are
+/// count − 1 − j + r less.
+inline int64_t largest_distance(const AttentionHead& head, const RowBlock& rows, int64_t begin,
+                                int64_t count) {
+  return begin + count - 1 - rows.row - head.diagonal;
+}
+
+/// scores[keys][kRows] += their bias, for the keys from `begin`.
+void add_bias(const AttentionHead& head, const RowBlock& rows, int64_t begin, int64_t count,
+              float* scores) {
+  float line[kKeys + kRows];
+  bias_line(head, largest_distance(head, rows, begin, count), -1, count - 1 + rows.padded, 1.0f,
+            line);
+  for (int64_t j = 0; j < count; ++j)
+    add_vectors(line + count - 1 - j, rows.padded, scores + j * kRows);
+}
+
+/// Adds gradients [keys][kRows] of the scores to that of their bias.
+void add_bias_gradients(const AttentionHead& head, const RowBlock& rows, int64_t begin,
+                        int64_t count, const float* gradients) {
+  float line[kKeys + kRows] = {};
+  for (int64_t j = 0; j < count; ++j)
+    add_vectors(gradients + j * kRows, rows.padded, line + count - 1 - j);
+  add_to_bias_gradient(head, largest_distance(head, rows, begin, count), count - 1 + rows.padded,
+                       1.0, line);
 }
 
 /// factors[j][r] = 0 or 1 / (1 − p) for the keys from `begin`: Philox4x32-10 of base/philox.h with

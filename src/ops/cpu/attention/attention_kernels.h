@@ -35,6 +35,11 @@ struct AttentionHead {
   const int64_t* query_index = nullptr;   // at the first query
   const int32_t* key_position = nullptr;  // at the first key; null: counted from that key
   int64_t first_head = 0;                 // global number of the group's first query head
+  // Bias of the scores, of a group of one: of the distances −bias_reach … bias_reach of key and
+  // query (attention_bias.h). In the backward also its gradient, +=; null: none.
+  const float* bias = nullptr;
+  double* d_bias = nullptr;
+  int64_t bias_reach = 0;
 
   // Outputs of the forward, inputs of the backward. lse and delta: [head of the group][query].
   void* out = nullptr;

@@ -11,10 +11,10 @@ namespace viaduct::cpu {
 inline constexpr int64_t kOneQueryHeads = 16;
 
 /// Whether each document has at most one query, and the kernels of single queries support the
-/// problem, which codes of FP8 are not. Depends on shapes alone.
+/// problem, which codes of FP8 and a bias are not. Depends on shapes alone.
 inline bool asks_single_queries(const AttentionForwardArgs& args) {
   return args.problem.max_queries == 1 && args.problem.dropout == 0 && !args.problem.scales &&
-         args.q.dim(1) / args.k.dim(1) <= kOneQueryHeads;
+         !args.problem.bias && args.q.dim(1) / args.k.dim(1) <= kOneQueryHeads;
 }
 
 /// Runs `f(document, key-value head, scratch)` for every document with a query.

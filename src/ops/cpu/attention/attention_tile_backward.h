@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "ops/cpu/attention/attention_bias_rows.h"
 #include "ops/cpu/attention/attention_tile_rows.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
@@ -129,6 +130,7 @@ void make_tiles(const AttentionHead& head, const Window& w, int64_t first, Backw
                                                    11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i low_pairs = _mm512_load_si512(kLow);
   const __m512i high_pairs = _mm512_add_epi16(low_pairs, _mm512_set1_epi16(16));
+  const bool keep_gradients = head.d_bias != nullptr;
   for (int64_t j = first; j < first + kTileScoreRows; j += 2) {
     const int64_t in_tile = j / kTileRows * kGradientStrip + j % kTileRows * kTileDepth;
     bfloat16* pairs =
@@ -148,6 +150,11 @@ void make_tiles(const AttentionHead& head, const Window& w, int64_t first, Backw
               head, s, key, j + row - first, r + kLanes, low, high);
           p = narrow_both(a.used, b.used);
           d[row] = narrow_both(a.d, b.d);
+          if (keep_gradients) {
+            float* kept = s.score_gradients + (j + row - first) * kQueryStride + r;
+            store(kept, a.d);
+            store(kept + kLanes, b.d);
+          }
         }
         const int64_t tile = in_tile + row * kTileDepth + r / kTileDepth * kTileElements;
         _mm512_store_si512(s.probabilities + tile, p);
@@ -169,6 +176,41 @@ MakeTiles make_tiles_for(const AttentionHead& head, bool masked) {
        {make_tiles<true, true, false>, make_tiles<true, true, true>}}};
   return kAll[masked][head.softcap > 0][head.dropout];
 }
+
+/// The bias of the scores of a window, if there is one, and its gradient. Entries of a line have
+/// the distance of the last key and the first query, one less each; scores are not scaled,
+/// gradients are.
+struct BiasLines {
+  const AttentionHead& head;
+  const Window& w;
+  int64_t first;  // distance
+  float bias[kKeyRoom + kQueryRoom];
+  float gradients[kKeyRoom + kQueryRoom];
+
+  BiasLines(const AttentionHead& of, const Window& window)
+      : head(of), w(window), first(w.key + w.count - 1 - w.query - head.diagonal) {
+    if (head.bias != nullptr)
+      bias_line(head, first, -1, w.count - 1 + w.end, 1.0f / head.scale, bias);
+    if (head.d_bias != nullptr) memset(gradients, 0, sizeof(gradients));
+  }
+  /// Adds the bias to the scores of `rows` keys from j on.
+  void add(int64_t j, int64_t rows, const BackwardScratch& s) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      add_vectors(bias + w.count - 1 - j - row + w.begin, w.end - w.begin,
+                  s.scores + row * kQueryStride + w.begin);
+    }
+  }
+  void add_gradients(int64_t j, int64_t rows, const BackwardScratch& s) {
+    for (int64_t row = 0; row < rows; ++row) {
+      add_vectors(s.score_gradients + row * kQueryStride + w.begin, w.end - w.begin,
+                  gradients + w.count - 1 - j - row + w.begin);
+    }
+  }
+  void finish() const {
+    add_to_bias_gradient(head, first, w.count - 1 + w.end, 1.0 / static_cast<double>(head.scale),
+                         gradients);
+  }
+};
 
 /// dq [rows, D] += the transpose of s.dq.
 void add_to_queries(const AttentionHead& head, int64_t query, int64_t rows,
@@ -232,17 +274,21 @@ void attention_backward_block(const TileKernels& tiles, const TileBackward& prob
       gradients.b_strip = s.d_out_strip;
       gradients.c = s.score_gradients + w.begin, gradients.c_stride = kQueryStride;
       const MakeTiles make = make_tiles_for(head, w.masked);
+      BiasLines bias(head, w);
       for (int64_t j = 0; j < tile_room(w.count); j += kTileScoreRows) {
         scores.rows = gradients.rows = smaller(kTileScoreRows, w.count - j);
         if (scores.rows > 0) {
           const int64_t strip = (key + j) / kTileRows;
           scores.a = problem.keys.data + strip * problem.keys.strip;
           tiles.product(scores);
+          if (head.bias != nullptr) bias.add(j, scores.rows, s);
           gradients.a = problem.values.data + strip * problem.values.strip;
           tiles.product(gradients);
         }
         make(head, w, j, s);
+        if (head.d_bias != nullptr && scores.rows > 0) bias.add_gradients(j, scores.rows, s);
       }
+      if (head.d_bias != nullptr) bias.finish();
 
       // Rows of the sums beyond the count get zeros added.
       const int64_t skipped = w.begin / kTileDepth * kTileElements;

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/cpu/attention/attention_bias_rows.h"
 #include "ops/cpu/attention/attention_tile_rows.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
@@ -142,6 +143,14 @@ Softmax softmax_for(const AttentionHead& head, bool masked) {
   return kAll[masked][head.softcap > 0][head.dropout];
 }
 
+/// Adds the bias to the scores of the rows [row, row + rows) of a block with room for `columns`
+/// keys; `line`: that of the block, whose last query and first key are its first entry.
+void add_bias(const float* line, int64_t last_row, int64_t row, int64_t rows, int64_t columns,
+              float* scores) {
+  for (int64_t r = 0; r < rows; ++r)
+    add_vectors(line + last_row - row - r, columns, scores + r * kScoreStride);
+}
+
 /// Rescales the sums over earlier keys of the rows [row, row + rows), after a larger score was
 /// found.
 void shrink_out(const ForwardScratch& s, int64_t row, int64_t rows) {
@@ -198,12 +207,18 @@ void attention_forward_block(const TileKernels& tiles, const TileForward& proble
   values.b_strip = problem.values.strip;
   values.c = s.out, values.c_stride = s.out_stride;
   alignas(64) uint32_t positions[kTileKeys];
+  float bias[kTileQueries + kTileKeys];
   {
     const TileScope scope(tiles);
     for (int64_t key = begin; key < end; key += kTileKeys) {
       const int64_t count = smaller(kTileKeys, end - key);
       for (int64_t j = 0; head.dropout && j < tile_room(count); ++j)
         positions[j] = position_of(head, smaller(key + j, head.keys - 1));
+      if (head.bias != nullptr) {
+        // Scores are not scaled yet.
+        bias_line(head, key - last - head.diagonal, 1, rows - 1 + tile_room(count),
+                  1.0f / head.scale, bias);
+      }
       scores.columns = count;
       scores.b = problem.keys.data + key / kTileColumns * problem.keys.strip;
       const bool masked = count % kTileDepth != 0 || first_key(head, last) > key ||
@@ -213,6 +228,8 @@ void attention_forward_block(const TileKernels& tiles, const TileForward& proble
         scores.rows = smaller(kTileScoreRows, rows - row);
         scores.a = s.q + row / kTileRows * s.q_strip;
         tiles.product(scores);
+        if (head.bias != nullptr)
+          add_bias(bias, rows - 1, row, scores.rows, tile_room(count), s.scores);
         const bool changed =
             softmax(head, query, row, scores.rows, key, count, positions, s) && key > begin;
         if (changed) shrink_out(s, row, scores.rows);

@@ -214,7 +214,7 @@ int64_t attention_tiles_forward_bytes(const AttentionForwardArgs& args) {
   if (asks_single_queries(args)) return one_query_slots(args) * one_query_scratch(args);
   const ForwardOperands operands(args);
   return operands.keys.bytes() + operands.values.bytes() +
-         forward_slots(args) * forward_scratch(args);
+         forward_slots(args) * forward_scratch(args) + HeadBiases::floats(args.problem) * 4;
 }
 
 void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& args,
@@ -246,13 +246,17 @@ void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& ar
     }
   }
   const auto per_head = static_cast<int64_t>(blocks.size());
+  const HeadBiases biases(
+      pool, problem,
+      reinterpret_cast<float*>(scratch + forward_slots(args) * forward_scratch(args)));
   run_on_attention_slots(pool, per_head * heads, forward_slots(args), forward_scratch(args) / 4,
                          scratch, [&](int64_t task, float* mine) {
                            // Blocks of a head are consecutive: its keys and values stay in the
                            // caches.
                            const int64_t n = task / per_head, kv_head = n / group;
                            const Block& block = blocks[static_cast<size_t>(task % per_head)];
-                           const AttentionHead whole = forward_head(args, block.document, kv_head);
+                           AttentionHead whole = forward_head(args, block.document, kv_head);
+                           biases.give(whole, kv_head);
                            const TileForward forward{member_of(whole, n % group),
                                                      operands.keys.at(block.document, kv_head),
                                                      operands.values.at(block.document, kv_head)};

@@ -1,10 +1,10 @@
-// Choice and launch of the relative position bias of a score matrix on the cpu. All distances
-// beyond the largest share a bucket, so that a head's bias is a vector of 2 · max_distance + 1
-// numbers, of which a row of scores reads a run: a distance grows by one from key to key.
+// Choice and launch of the relative position bias of a score matrix on the cpu. A row of scores
+// reads a run of its head's vector (attention_bias.h): a distance grows by one from key to key.
 
 #include <algorithm>
 
 #include "ops/costs.h"
+#include "ops/cpu/attention/attention_bias.h"
 #include "ops/cpu/attention/attention_launch.h"
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
@@ -12,11 +12,6 @@
 
 namespace viaduct::cpu {
 namespace {
-
-/// Numbers for the distances −max_distance … max_distance.
-int64_t distances(const RelativeBuckets& relative) {
-  return 2 * relative.max_distance + 1;
-}
 
 /// Calls f(row, keys, place) for the rows of a head of a score matrix: `row` counts them over all
 /// documents, `place` is where the query stands among its keys.
@@ -58,7 +53,7 @@ Choice choose_forward(const ScoreBiasArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("score_bias", args.matrix.dtype(), traits, "rows");
   choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel)
-    choice.workspace_bytes = args.matrix.dim(0) * distances(args.relative) * 4;
+    choice.workspace_bytes = args.matrix.dim(0) * bias_distances(args.relative) * 4;
   return choice;
 }
 
@@ -67,14 +62,10 @@ void launch_forward(OpContext& context, const Choice& choice, const ScoreBiasArg
   check_keys("score_bias", args.problem, args.matrix);
   if (choice.variant == kReferenceKernel) return reference::score_bias(args);
   const int64_t heads = args.matrix.dim(0), rows = args.matrix.dim(1), width = args.matrix.dim(2);
-  const int64_t most = args.relative.max_distance, count = distances(args.relative);
+  const int64_t most = args.relative.max_distance, count = bias_distances(args.relative);
   context.device.pool().run(heads, [&](int64_t n, int) {
     float* bias = static_cast<float*>(workspace) + n * count;
-    dispatch_floating(args.table.dtype(), [&](auto zero) {
-      const auto* table = args.table.data<decltype(zero)>();
-      for (int64_t at = 0; at < count; ++at)
-        bias[at] = static_cast<float>(table[relative_bucket(args.relative, at - most) * heads + n]);
-    });
+    bias_of_head(args.relative, args.table, n, bias);
     float* matrix = args.matrix.data<float>() + n * rows * width;
     for_rows(args.problem, [&](int64_t row, int64_t keys, int64_t place) {
       const Runs runs(keys, place, most);
@@ -90,7 +81,7 @@ Choice choose_backward(const ScoreBiasBackwardArgs& args, const Traits& traits) 
   Choice choice = choose_by_dtype("score_bias_backward", args.gradient.dtype(), traits, "rows");
   choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel)
-    choice.workspace_bytes = args.gradient.dim(0) * distances(args.relative) * 8;
+    choice.workspace_bytes = args.gradient.dim(0) * bias_distances(args.relative) * 8;
   return choice;
 }
 
@@ -100,7 +91,7 @@ void launch_backward(OpContext& context, const Choice& choice, const ScoreBiasBa
   if (choice.variant == kReferenceKernel) return reference::score_bias_backward(args);
   const int64_t heads = args.gradient.dim(0), rows = args.gradient.dim(1),
                 width = args.gradient.dim(2);
-  const int64_t most = args.relative.max_distance, count = distances(args.relative);
+  const int64_t most = args.relative.max_distance, count = bias_distances(args.relative);
   context.device.pool().run(heads, [&](int64_t n, int) {
     double* sums = static_cast<double*>(workspace) + n * count;
     std::fill_n(sums, count, 0.0);
@@ -113,14 +104,7 @@ void launch_backward(OpContext& context, const Choice& choice, const ScoreBiasBa
         sums[j + runs.shift] += static_cast<double>(d[j]);
       for (int64_t j = runs.near; j < keys; ++j) sums[count - 1] += static_cast<double>(d[j]);
     });
-    // The distances of a bucket are neighbours.
-    for (int64_t at = 0; at < count;) {
-      const int64_t bucket = relative_bucket(args.relative, at - most);
-      double sum = 0;
-      for (; at < count && relative_bucket(args.relative, at - most) == bucket; ++at)
-        sum += sums[at];
-      args.d_table.data<float>()[bucket * heads + n] += static_cast<float>(sum);
-    }
+    add_bias_gradient(args.relative, sums, n, args.d_table);
   });
 }
 

@@ -269,6 +269,8 @@ class Block {
     product.a_strip = steps * kTile<Element>;
     product.c_stride = task_.plan.halves * summed_columns();
     product.accumulate = true;
+    if (step + steps == tile_steps<Element>(b.depth))
+      product.last_units = last_tile_units<Element>(b.depth);
     if (!term.b.form().plain()) {
       product.b_strip = tile_steps<Element>(b.depth) * kTile<Element>;
       product.b = term.b.values().template data<Element>() +

@@ -40,8 +40,8 @@ struct NextPanel {
 
 /// kRows × (16 · kStrips) of C.
 template <class Arithmetic, int kRows, int kStrips>
-void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, float* c,
-                  int64_t c_stride, bool accumulate, NextPanel next) {
+void vector_block(int64_t steps, int64_t last_units, const char* a, const char* b, int64_t b_strip,
+                  float* c, int64_t c_stride, bool accumulate, NextPanel next) {
   constexpr int kVectors = kStrips * kRowVectors;
   // Prefetches C while the sums are computed.
 #pragma GCC unroll 16
@@ -66,20 +66,23 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
         next.prefetch();
         next.tiles += kTileBytes;
       }
+      const int64_t units = step + 1 < steps ? kTileRows : last_units;
+      for (int64_t four = 0; four < units; four += 4) {
 #pragma GCC unroll 4
-      for (int unit = 0; unit < 16; ++unit) {
-        Units row[kVectors];
+        for (int64_t unit = four; unit < four + 4; ++unit) {
+          Units row[kVectors];
 #pragma GCC unroll 8
-        for (int j = 0; j < kVectors; ++j) {
-          row[j] = load_units(b + j / kRowVectors * b_strip + unit * kTileRowBytes +
-                              j % kRowVectors * static_cast<int64_t>(sizeof(Units)));
-        }
+          for (int j = 0; j < kVectors; ++j) {
+            row[j] = load_units(b + j / kRowVectors * b_strip + unit * kTileRowBytes +
+                                j % kRowVectors * static_cast<int64_t>(sizeof(Units)));
+          }
 #pragma GCC unroll 16
-        for (int i = 0; i < kRows; ++i) {
-          const Units spread = spread_unit(a + i * kTileRowBytes + unit * 4);
+          for (int i = 0; i < kRows; ++i) {
+            const Units spread = spread_unit(a + i * kTileRowBytes + unit * 4);
 #pragma GCC unroll 8
-          for (int j = 0; j < kVectors; ++j)
-            sums[i][j] = Arithmetic::add(sums[i][j], spread, row[j]);
+            for (int j = 0; j < kVectors; ++j)
+              sums[i][j] = Arithmetic::add(sums[i][j], spread, row[j]);
+          }
         }
       }
     }
@@ -110,9 +113,9 @@ void vector_panel(const TileProductOf<typename Arithmetic::Element>& p, const ch
     const int64_t rows = p.rows - row;
     float* to = c + row * p.c_stride;
     const auto block = [&]<int kRows>(int64_t begin) {
-      vector_block<Arithmetic, kRows, kStrips>(p.steps, a + begin * kTileRowBytes, b, b_strip,
-                                               to + begin * p.c_stride, p.c_stride, p.accumulate,
-                                               next);
+      vector_block<Arithmetic, kRows, kStrips>(p.steps, p.last_units, a + begin * kTileRowBytes, b,
+                                               b_strip, to + begin * p.c_stride, p.c_stride,
+                                               p.accumulate, next);
       next.first += next.lines;
     };
     if (rows <= 1) {

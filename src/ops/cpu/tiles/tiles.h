@@ -51,6 +51,12 @@ template <class Element = bfloat16>
 inline constexpr int64_t tile_steps(int64_t depth) {
   return (depth + kStepDepth<Element> - 1) / kStepDepth<Element>;
 }
+/// Units of the last of these steps that are not padding, up to a multiple of four.
+template <class Element>
+inline constexpr int64_t last_tile_units(int64_t depth) {
+  constexpr int64_t kFour = kStepDepth<Element> / 4;
+  return depth == 0 ? kTileRows : ((depth - 1) % kStepDepth<Element> / kFour + 1) * 4;
+}
 /// Strips of `width` rows of A or columns of B.
 inline constexpr int64_t tile_strips(int64_t width) {
   return (width + kTileRows - 1) / kTileRows;
@@ -82,6 +88,9 @@ struct TileProductOf {
   int64_t c_stride = 0;  // elements between rows of C
   bool accumulate = false;
   bool more = false;  // the strips of B after these are next: they may be prefetched
+  /// Units (rows of a B tile) of the last step, a multiple of four: those after them are zero, and
+  /// need not be multiplied.
+  int64_t last_units = kTileRows;
 };
 
 using TileProduct = TileProductOf<bfloat16>;
