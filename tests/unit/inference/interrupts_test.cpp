@@ -1,4 +1,4 @@
-#include "train/interrupts.h"
+#include "inference/interrupts.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

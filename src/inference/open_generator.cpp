@@ -1,9 +1,9 @@
-#include "train/open_generator.h"
+#include "inference/open_generator.h"
 
 #include "engine/image_rows.h"
 #include "generate/pass_tokens.h"
 #include "run/adapter_setup.h"
-#include "train/base_model.h"
+#include "run/base_model.h"
 
 namespace viaduct {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/run_images.h"
+#include "run/run_images.h"
 
 #include <algorithm>
 

@@ -5,10 +5,10 @@
 
 #include <cmath>
 
+#include "inference/text_evaluation.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/picture_conversations.h"
-#include "train/text_evaluation.h"
 
 namespace viaduct {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/generation.h"
+#include "inference/generation.h"
 
 #include <algorithm>
 
@@ -8,11 +8,11 @@
 #include "base/json_reader.h"
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
+#include "inference/open_generator.h"
 #include "model/initialize.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
-#include "train/open_generator.h"
 
 namespace viaduct {
 namespace {

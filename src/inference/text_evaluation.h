@@ -4,7 +4,7 @@
 #include "base/function_ref.h"
 #include "comm/communicator.h"
 #include "engine/plan_memory.h"
-#include "train/evaluation_data.h"
+#include "inference/evaluation_data.h"
 
 namespace viaduct {
 

@@ -1,4 +1,4 @@
-#include "train/template_warnings.h"
+#include "run/template_warnings.h"
 
 #include <fmt/format.h>
 

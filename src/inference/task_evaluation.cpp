@@ -1,13 +1,13 @@
-#include "train/task_evaluation.h"
+#include "inference/task_evaluation.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "run/base_model.h"
 #include "run/encoder_support.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
-#include "train/base_model.h"
 
 namespace viaduct {
 namespace {

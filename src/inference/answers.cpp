@@ -1,11 +1,11 @@
-#include "train/answers.h"
+#include "inference/answers.h"
 
 #include "base/clock.h"
 #include "generate/kept_sequence.h"
 #include "generate/stop_text.h"
+#include "inference/open_generator.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
-#include "train/open_generator.h"
 
 namespace viaduct {
 namespace {

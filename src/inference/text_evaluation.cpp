@@ -1,4 +1,4 @@
-#include "train/text_evaluation.h"
+#include "inference/text_evaluation.h"
 
 #include <cmath>
 #include <numbers>
@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "data/tokenizer/text_ids.h"
 #include "engine/evaluation.h"
+#include "run/base_model.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
-#include "train/base_model.h"
 
 namespace viaduct {
 

@@ -1,7 +1,7 @@
 // `viaduct eval` compared with the evaluation of the training loop, and with the probabilities that
 // a generator gives token by token.
 
-#include "train/text_evaluation.h"
+#include "inference/text_evaluation.h"
 #include "run/resolved_run.h"
 
 #include <gmock/gmock.h>

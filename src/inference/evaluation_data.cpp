@@ -1,4 +1,4 @@
-#include "train/evaluation_data.h"
+#include "inference/evaluation_data.h"
 
 #include <fmt/ranges.h>
 
@@ -16,8 +16,8 @@
 #include "data/tokenizer/text_ids.h"
 #include "data/vocabulary_check.h"
 #include "run/check_conversations.h"
-#include "train/run_images.h"
-#include "train/template_warnings.h"
+#include "run/run_images.h"
+#include "run/template_warnings.h"
 
 namespace viaduct {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "conversation/conversation.h"
 #include "generate/chat_prompts.h"
-#include "train/answers.h"
+#include "inference/answers.h"
 
 namespace viaduct {
 

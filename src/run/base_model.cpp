@@ -1,4 +1,4 @@
-#include "train/base_model.h"
+#include "run/base_model.h"
 
 #include <algorithm>
 #include <vector>

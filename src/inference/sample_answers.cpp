@@ -1,4 +1,4 @@
-#include "train/sample_answers.h"
+#include "inference/sample_answers.h"
 
 #include <fmt/format.h>
 
@@ -140,8 +140,8 @@ SamplePrompts read_sample_prompts(const std::filesystem::path& file, const Token
   return read;
 }
 
-std::vector<SampleAnswer> answer_prompts(Engine& engine, const Tokenizer& tokenizer,
-                                         const SamplePrompts& prompts) {
+std::vector<std::string> answer_prompts(Engine& engine, const Tokenizer& tokenizer,
+                                        const SamplePrompts& prompts) {
   const ResolvedRun& run = engine.run();
   GeneratorSettings settings{run.layers, run.parallelism, run.memory};
   settings.positions = longest(prompts.prompts);
@@ -151,14 +151,13 @@ std::vector<SampleAnswer> answer_prompts(Engine& engine, const Tokenizer& tokeni
   options.sampling.temperature = 0;
   options.stop_tokens = stop_tokens(tokenizer, engine.model().config());
   if (prompts.end_of_turn) options.stop_tokens.push_back(*prompts.end_of_turn);
-  std::vector<SampleAnswer> answers(prompts.prompts.size());
+  std::vector<std::string> answers(prompts.prompts.size());
   for (const std::vector<Prompt>& batch : batches_by_length(prompts.prompts, kAtOnce)) {
     const std::vector<Generated> generated =
         generate(generator, batch, options, [](size_t, int32_t) { return true; });
     for (size_t i = 0; i < batch.size(); ++i) {
-      const auto number = static_cast<size_t>(batch[i].number);
-      answers[number] = {prompts.texts[number].text,
-                         shown_text(tokenizer, generated[i].tokens, batch[i].text_before())};
+      answers[static_cast<size_t>(batch[i].number)] =
+          shown_text(tokenizer, generated[i].tokens, batch[i].text_before());
     }
   }
   return answers;

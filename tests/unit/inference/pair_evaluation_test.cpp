@@ -10,15 +10,15 @@
 #include "base/file.h"
 #include "comm/communicator.h"
 #include "generate/generator.h"
+#include "inference/open_generator.h"
+#include "inference/task_evaluation.h"
+#include "inference/text_evaluation.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "support/conversations.h"
 #include "support/language_model.h"
 #include "support/training.h"
-#include "train/open_generator.h"
-#include "train/task_evaluation.h"
-#include "train/text_evaluation.h"
 
 namespace viaduct {
 namespace {

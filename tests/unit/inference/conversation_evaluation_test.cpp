@@ -7,12 +7,12 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "inference/text_evaluation.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/conversations.h"
 #include "support/language_model.h"
 #include "support/training.h"
-#include "train/text_evaluation.h"
 
 namespace viaduct {
 namespace {

@@ -9,12 +9,12 @@
 #include "checkpoint/safetensors_reader.h"
 #include "generate/generate.h"
 #include "generate/kept_sequence.h"
+#include "inference/open_generator.h"
 #include "run/inference_setup.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "support/paths.h"
-#include "train/open_generator.h"
 
 namespace viaduct {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/chat_session.h"
+#include "inference/chat_session.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // The prompts of validation.sample_prompts, as messages or as texts.
 
-#include "train/sample_answers.h"
+#include "inference/sample_answers.h"
 
 #include <gmock/gmock.h>
 
@@ -9,10 +9,10 @@
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/token_record.h"
+#include "run/template_warnings.h"
 #include "support/chat_tokenizer.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
-#include "train/template_warnings.h"
 
 namespace viaduct {
 namespace {

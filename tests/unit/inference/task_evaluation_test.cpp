@@ -1,6 +1,6 @@
 // Tasks, compared with lm_eval, on one rank and in layouts.
 
-#include "train/task_evaluation.h"
+#include "inference/task_evaluation.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // Conversations of another chat template than the model's are said.
 
-#include "train/template_warnings.h"
+#include "run/template_warnings.h"
 
 #include <gmock/gmock.h>
 

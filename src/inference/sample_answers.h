@@ -9,7 +9,6 @@
 #include "data/tokenizer/tokenizer.h"
 #include "engine/engine.h"
 #include "generate/prompts.h"
-#include "report/metrics.h"
 #include "template/template_clock.h"
 
 namespace viaduct {
@@ -41,9 +40,9 @@ SamplePrompts read_sample_prompts(const std::filesystem::path& file, const Token
                                   const PromptAsking& asking, int64_t positions,
                                   int64_t new_tokens);
 
-/// The continuation of each prompt by the most probable tokens, up to one that ends it. All
-/// ranks of the engine's run make the same call and get the same answers.
-std::vector<SampleAnswer> answer_prompts(Engine& engine, const Tokenizer& tokenizer,
-                                         const SamplePrompts& prompts);
+/// The continuation of each prompt by the most probable tokens, up to one that ends it, as a screen
+/// shows it. All ranks of the engine's run make the same call and get the same answers.
+std::vector<std::string> answer_prompts(Engine& engine, const Tokenizer& tokenizer,
+                                        const SamplePrompts& prompts);
 
 }  // namespace viaduct
