@@ -116,6 +116,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);
   double memory = bytes > 0 ? (bytes + settings_.half_bytes) / bandwidth_ : 0;
   if (kind == OpKind::other && !is_one_pass(op)) memory *= settings_.extra_passes;
+  if (op.op == "activation_backward") memory += bytes * settings_.activation_gradient_delay;
   const double repeats = kind == OpKind::product ? settings_.product_repeats : 1;
   return repeats * (settings_.start_seconds * op.launches + std::max(compute, memory));
 }

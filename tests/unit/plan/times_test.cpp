@@ -58,6 +58,18 @@ TEST(CalibratedCluster, ATableOfAGpuReplacesTheSteadyRate) {
   EXPECT_DOUBLE_EQ(time.least_seconds(1e15, OpKind::product, false), 1e15 / 1500e12);
 }
 
+TEST(OpTime, ADelayOfActivationsGradientsIsForEachOfTheirBytes) {
+  const Gpu gpu = load_gpu("gb200");
+  const OpTime slow(gpu, {.activation_gradient_delay = 4e-12}), usual(gpu);
+  OpEntryRecord op{.op = "activation_backward"};
+  op.cost.bytes_read = 600000000, op.cost.bytes_written = 400000000;
+  EXPECT_NEAR(slow.seconds(op) - usual.seconds(op), 4e-3, 1e-9);
+  for (const char* other : {"activation_forward", "grouped_gemm"}) {
+    op.op = other;
+    EXPECT_EQ(slow.seconds(op), usual.seconds(op)) << other;
+  }
+}
+
 /// Kernels of experts multiply FP16, whatever their operands are; those of others may not.
 TEST(OpTime, QuantizedProductsOfExpertsRunAsFp16UnlessOtherKernelsDo) {
   const Gpu gpu = load_gpu("h100-sxm");
