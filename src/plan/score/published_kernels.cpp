@@ -111,6 +111,15 @@ double activation_gradient_delay(const PublishedRow& row, const PublishedRun& ru
              : 0;
 }
 
+/// Transformer Engine attends in FP8 with sinks from 2.16 and cuDNN 9.21 on
+/// (get_attention_backend), if asked for, as by Megatron-Bridge's presets in MXFP8 from 26.06 on
+/// (fp8_dot_product_attention). cuDNN's backward in FP8 computes what windows leave out as well:
+/// for rows twice as long it takes four times as long (cudnn-frontend 1.23.0,
+/// sdpa_benchmark_training/results/gpt_oss).
+bool attends_past_windows(const PublishedRow& row) {
+  return bridge_release(row) >= 2606 && row.text("precision") == "fp8-mx";
+}
+
 /// Codes whose passes over memory are fused by a compiler or by hand, as ours are.
 bool has_fused_passes(const PublishedRow& row) {
   return row.notes_mention("torch.compile") ||
@@ -143,6 +152,9 @@ void add_kernels(const PublishedRow& row, PublishedRun& run) {
   if (has_launches_of_each_op(row))
     run.launch_seconds = row.text("hardware").starts_with("GB") ? kLaunchOnGrace : kLaunchOnXeon;
   run.library_attention = has_library_attention(row);
+  if (attends_past_windows(row))
+    std::erase_if(run.overrides,
+                  [](const std::string& text) { return text.starts_with("model.window_"); });
   if (row.text("framework").starts_with("llm-foundry") && row.text("hardware").starts_with("H"))
     run.attention_share = kAmpereAttentionOnHopper;
   if (row.text("framework").starts_with("InternEvo")) run.attention_share = kFirstFlashAttention;

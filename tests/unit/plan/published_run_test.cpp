@@ -173,6 +173,18 @@ TEST(PublishedRun, GradientsOfBiasesThatOneReleaseSpills) {
   EXPECT_EQ(of("26.06.01", "qwen3-30b-a3b,fp8-mx"), 0);
 }
 
+// cuDNN's backward in FP8, which Transformer Engine has for sinks since then, skips no keys.
+TEST(PublishedRun, AttentionInFp8GoesPastWindows) {
+  const auto of = [](const std::string& release, const std::string& precision) {
+    return overrides_of(
+        "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,ep",
+        "Megatron-Bridge " + release + ",gpt-oss-120b," + precision + ",64,1280,4,4096,1,1,64");
+  };
+  EXPECT_THAT(of("26.06", "bf16"), Contains("model.window_size=128"));
+  EXPECT_THAT(of("26.04", "fp8-mx"), Contains("model.window_size=128"));
+  EXPECT_THAT(of("26.08", "fp8-mx"), Not(Contains(HasSubstr("model.window_"))));
+}
+
 TEST(PublishedRun, RowsThatTensorRanksGatherBehindTheExchange) {
   const auto of = [](const std::string& framework, const std::string& tp, const std::string& etp) {
     return overrides_of(
