@@ -40,7 +40,7 @@ class Alternatives {
   }
 
   /// A name whose values that ask for nothing are accepted; no setting of the configuration.
-  bool is_planned(const std::string& name) const { return !schema_.find(name)->assign; }
+  bool is_planned(const std::string& name) const { return !schema_.find(name)->current; }
 
   /// Whether the field has the same value without being given.
   bool is_default(const std::string& name) {

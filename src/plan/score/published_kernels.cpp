@@ -153,8 +153,9 @@ void add_kernels(const PublishedRow& row, PublishedRun& run) {
     run.launch_seconds = row.text("hardware").starts_with("GB") ? kLaunchOnGrace : kLaunchOnXeon;
   run.library_attention = has_library_attention(row);
   if (attends_past_windows(row))
-    std::erase_if(run.overrides,
-                  [](const std::string& text) { return text.starts_with("model.window_"); });
+    std::erase_if(run.overrides, [](const std::string& text) {
+      return text.starts_with("model.window_size=") || text.starts_with("model.window_layers=");
+    });
   if (row.text("framework").starts_with("llm-foundry") && row.text("hardware").starts_with("H"))
     run.attention_share = kAmpereAttentionOnHopper;
   if (row.text("framework").starts_with("InternEvo")) run.attention_share = kFirstFlashAttention;

@@ -154,7 +154,7 @@ TEST(Score, HostsThatRunPyTorchOpByOpTakeLongerForEachLaunch) {
 
 /// Rows that differ only in what a release's kernels take are not one prediction.
 TEST(Score, KernelsOfOneReleaseSlowItsRowsAlone) {
-  const std::string rest = ",GB200,8,gpt-oss-20b,fp8-mx,8,1,1024,1,1,8,1000\n";
+  const std::string rest = ",GB200,8,gpt-oss-20b,fp8-mx,8,1,8192,1,1,8,1000\n";
   const Score result = score(
       "id,framework,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,ep,"
       "tokens_per_sec_per_gpu\na,Megatron-Bridge 26.06" +
