@@ -8,6 +8,21 @@
 #include "checkpoint/peft_folder.h"
 
 namespace viaduct {
+namespace {
+
+/// The options of a Hugging Face folder say nothing about an adapter's files.
+void check_no_model_options(const ConvertSettings& settings, const char* written) {
+  VIADUCT_CHECK(ConfigError, !settings.config_form,
+                "convert: --transformers {} is the spelling of a model's config.json, and {} has "
+                "none; leave it out",
+                settings.config_form == ConfigForm::version4 ? 4 : 5, written);
+  VIADUCT_CHECK(ConfigError, settings.max_shard_bytes == kDefaultShardBytes,
+                "convert: --max-shard-bytes {} is for the files of a Hugging Face folder; {} is "
+                "written as one; leave it out",
+                settings.max_shard_bytes, written);
+}
+
+}  // namespace
 
 Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& from) {
   VIADUCT_CHECK(
@@ -34,6 +49,7 @@ Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& fr
                 "convert: an adapter of PEFT is written as it is stored, in one file; leave out "
                 "{}",
                 settings.dtype ? "--dtype" : "the layout");
+  check_no_model_options(settings, "an adapter of PEFT");
   ModelFolder whole = from;
   whole.images = ImageLayers::read;  // where the run read them
   const ModelConfig model = read_model_config(whole);
@@ -57,6 +73,7 @@ Converted convert_adapter_only(const ConvertSettings& settings, const ModelFolde
                 settings.dtype  ? "--dtype"
                 : settings.plan ? "the layout"
                                 : "--add-tokens");
+  check_no_model_options(settings, "an adapter for llama.cpp");
   std::error_code absent;
   const auto size = std::filesystem::file_size(settings.to, absent);
   VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",

@@ -31,7 +31,41 @@ std::optional<std::pair<std::string, const TensorInfo * PeftFactors::*>> module_
   return std::nullopt;
 }
 
-void refuse_tensor(const TensorInfo& info, const std::string& where) {
+/// The table or head that target_modules names, whose adapter is not built; "" if it names none.
+std::string targeted_table(const PeftSettings& settings, const TensorNames& names) {
+  for (const std::string& part : settings.targets.modules.parts)
+    for (const std::string& table : {names.token_embedding, names.position_embedding, names.head})
+      if (!table.empty() && (table == part || table.ends_with("." + part))) return part;
+  return "";
+}
+
+void refuse_tensor(const TensorInfo& info, const PeftSettings& settings, const ModelConfig& model,
+                   const std::string& where) {
+  const TensorNames& names = model_family(model.family).names;
+  std::string module = module_of_parameter(without_adapter_prefix(info.name));
+  constexpr std::string_view kBase = ".base_layer";
+  if (module.ends_with(kBase)) module.resize(module.size() - kBase.size());
+  // PEFT writes tables and heads as well where one of them has an adapter.
+  const bool of_table =
+      module == names.token_embedding || module == names.position_embedding || module == names.head;
+  if (const std::string table = targeted_table(settings, names); of_table && !table.empty()) {
+    fail<ConfigError>(
+        "{}: target_modules has {}: adapters of embeddings and heads are not supported; expected "
+        "it in modules_to_save, which trains it whole",
+        where, shown_name(table));
+  }
+  for (const std::string& end : settings.saved) {
+    if (!is_saved_as(module, end)) continue;
+    VIADUCT_CHECK(ConfigError, module != names.head || !model.tied_embeddings,
+                  "{}: modules_to_save has {}, which is the token table in this model (tied): PEFT "
+                  "trained a copy apart from it, which such a model cannot hold; train with "
+                  "ensure_weight_tying=True",
+                  where, shown_name(end));
+    fail<ConfigError>(
+        "{}: modules_to_save has {}: {} trained whole, which is not supported: beside adapters "
+        "that can norms, token and position table, and the head",
+        where, shown_name(end), shown_name(module));
+  }
   const char* what = info.name.find("lora_embedding_") != std::string::npos
                          ? "the adapter of an embedding, which is not built yet"
                          : "nothing that adapter_config.json explains";
@@ -100,7 +134,7 @@ PeftContents peft_contents(const TensorSource& source, const PeftSettings& setti
     const std::string module = saved_module(info.name, settings, trainable, model);
     const bool tied_copy = settings.ties_saved && model.tied_embeddings &&
                            info.name == kAdapterPrefix + head + ".weight";
-    if (module.empty() && !tied_copy) refuse_tensor(info, source.where());
+    if (module.empty() && !tied_copy) refuse_tensor(info, settings, model, source.where());
     if (!module.empty()) contents.trained.insert(module);
   }
   VIADUCT_CHECK(IoError, !contents.adapters.empty(),

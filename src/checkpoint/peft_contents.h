@@ -31,7 +31,8 @@ bool is_saved_as(const std::string& module, const std::string& end);
 
 /// `of_run`: the source is a run's checkpoint, which has a tied table alone. It outlives the
 /// result. IoError for tensors that the settings do not explain and for modules that they name and
-/// that are missing, ConfigError for a tied table that trained apart from its head.
+/// that are missing, ConfigError for what they name and is not supported: adapters of tables and
+/// heads, linear layers that trained whole, a tied table that trained apart from its head.
 PeftContents peft_contents(const TensorSource& source, const PeftSettings& settings,
                            const ModelConfig& model, bool of_run);
 

@@ -10,6 +10,7 @@
 #include "checkpoint/round_tensor.h"
 #include "model/expert_adapters.h"
 #include "model/parameter_maker.h"
+#include "model/router_adapters.h"
 
 namespace viaduct {
 namespace {
@@ -42,17 +43,8 @@ std::vector<LayerExperts> layers_of(const ModelConfig& model) {
     one.together = one.gate.empty() ? one.up : at(joined_expert_name(names));
     one.up_rows = model.moe.feed_forward * (model.gated ? 2 : 1);
     one.fused = one.up.substr(0, one.up.rfind(".{}."));
-    one.router = at(names.router), one.its_parameter = one.router + ".weight";
-    constexpr std::string_view kOfFolder = ".block_sparse_moe.", kLinear = ".layer.weight";
-    if (!names.experts_gate_up.empty()) {
-      // Granite: transformers keeps the block's name and takes the linear layer out of the router.
-      if (one.its_parameter.ends_with(kLinear))
-        one.its_parameter.erase(one.its_parameter.size() - kLinear.size(), kLinear.find(".weight"));
-    } else {
-      for (std::string* name : {&one.fused, &one.its_parameter})
-        if (const size_t place = name->find(kOfFolder); place != std::string::npos)
-          name->replace(place, kOfFolder.size(), ".mlp.");
-    }
+    one.fused = peft_block_name(names, one.fused);
+    one.router = at(names.router), one.its_parameter = peft_router_parameter(model, one.router);
     layers.push_back(std::move(one));
   }
   return layers;

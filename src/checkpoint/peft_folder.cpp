@@ -160,6 +160,8 @@ PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& 
   adapter.tensors = std::move(split.tensors);
   adapter.settings.fused_experts = std::ranges::any_of(
       split.parameters, [](const auto& entry) { return is_expert_module(entry.first); });
+  adapter.router_parameters = std::ranges::any_of(
+      split.parameters, [](const auto& entry) { return !is_expert_module(entry.first); });
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   std::unordered_map<std::string_view, const AdaptableModule*> by_name;
   for (const AdaptableModule& module : modules) by_name[module.name] = &module;
@@ -169,6 +171,11 @@ PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& 
   for (const auto& [name, factors] : contents.adapters) {
     const auto found = by_name.find(name);
     if (found == by_name.end()) {
+      const TensorNames& own_names = model_family(model.family).names;
+      VIADUCT_CHECK(ConfigError, name != own_names.head && name != own_names.token_embedding,
+                    "{}: has an adapter of {}: those of embeddings and heads are not supported; "
+                    "expected it in modules_to_save, which trains it whole",
+                    where, shown_name(name));
       std::vector<std::string> names;
       for (const AdaptableModule& one : modules) names.push_back(one.name);
       const auto near = nearest_name(name, names);

@@ -23,6 +23,7 @@ struct PeftAdapter {
   std::filesystem::path folder;           // of these files
   std::unique_ptr<TensorSource> tensors;  // under PEFT's names, of experts too (peft_experts.h)
   std::string config;                     // the text of adapter_config.json
+  bool router_parameters = false;         // the files have routers so (model/router_adapters.h)
 };
 
 /// Whether a folder is a checkpoint of a run with adapters.

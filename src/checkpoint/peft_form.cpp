@@ -13,6 +13,7 @@
 #include "model/expert_adapters.h"
 #include "model/family.h"
 #include "model/image_adapters.h"
+#include "model/router_adapters.h"
 
 namespace viaduct {
 namespace {
@@ -69,6 +70,27 @@ std::string naming_head(const std::string& text, const TensorNames& names,
   return config.dump(2) + "\n";
 }
 
+using Routers = std::map<std::string, std::string>;  // PEFT's parameter, by module
+
+bool is_of_router(const std::string& tensor, const Routers& routers) {
+  for (const char* end : {kAdapterA, kAdapterB})
+    if (tensor.ends_with(end))
+      return routers.contains(without_adapter_prefix(tensor.substr(0, tensor.rfind(end))));
+  return false;
+}
+
+/// Puts the adapters of routers beside those of experts, under PEFT's names.
+void take_routers(const PeftAdapter& adapter, const Routers& routers, FusedExperts& made) {
+  for (const auto& [router, parameter] : routers) {
+    const AdapterShape* shape = adapter.settings.of(router);
+    if (shape == nullptr) continue;
+    made.parameters[parameter] = *shape;
+    for (const char* end : {kAdapterA, kAdapterB})
+      made.tensors[kAdapterPrefix + module_of_parameter(parameter) + end] =
+          adapter.tensors->tensor(kAdapterPrefix + router + end);
+  }
+}
+
 }  // namespace
 
 PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
@@ -81,18 +103,26 @@ PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
   if (names_head)
     form.config = naming_head(form.config, names, peft_module_name(model, names.token_embedding));
   const auto& modules = adapter.settings.modules;
-  const bool experts = std::ranges::any_of(
-      modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (!experts) return form;
+  const auto routers = peft_router_parameters(model);
+  const bool parameters = std::ranges::any_of(modules, [&](const auto& module) {
+    return is_expert_module(module.first) || routers.contains(module.first);
+  });
+  if (!parameters) return form;
   VIADUCT_CHECK(ConfigError, adapter.settings.dropout == 0,
-                "{}: PEFT knows no dropout ({}) on adapters of experts: it cannot hold this one",
+                "{}: PEFT knows no dropout ({}) on adapters of experts and routers: it cannot hold "
+                "this one",
                 adapter.tensors->where(), adapter.settings.dropout);
   FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
     return adapter.tensors->tensor(name);
   });
+  take_routers(adapter, routers, fused);
   AdapterSettings others = adapter.settings;
-  std::erase_if(others.modules, [](const auto& module) { return is_expert_module(module.first); });
-  std::erase_if(form.infos, [](const TensorInfo& info) { return is_expert_module(info.name); });
+  std::erase_if(others.modules, [&](const auto& module) {
+    return is_expert_module(module.first) || routers.contains(module.first);
+  });
+  std::erase_if(form.infos, [&](const TensorInfo& info) {
+    return is_expert_module(info.name) || is_of_router(info.name, routers);
+  });
   for (const auto& [name, tensor] : fused.tensors)
     form.infos.push_back({name, tensor.dtype(), tensor.shape()});
   form.made = std::move(fused.tensors);

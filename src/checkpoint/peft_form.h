@@ -1,6 +1,6 @@
 #pragma once
-// What PEFT's files hold of an adapter: the experts of a layer are fused, and what PEFT would load
-// as another adapter, or as none, is refused.
+// What PEFT's files hold of an adapter: the experts of a layer are fused, routers are parameters,
+// and what PEFT would load as another adapter, or as none, is refused.
 
 #include <map>
 #include <string>

@@ -76,10 +76,10 @@ class Reader {
     for (const Field* field : order_) {
       const Setting& setting = settings_.at(field);
       if (!field->assign(setting.value)) {
-        problems_.add("{}: {}: expected {}{}, found {}", setting.value.source.text(),
+        problems_.add("{}: {}: expected {}{}, found {}{}", setting.value.source.text(),
                       label(*field, setting), field->type,
                       field->allowed.empty() ? "" : " (" + field->allowed_text() + ")",
-                      shorten(to_flow_yaml(setting.value)));
+                      shorten(to_flow_yaml(setting.value)), list_hint(*field, setting.value));
       } else if (const std::string problem = field->value_problem(setting.value);
                  !problem.empty()) {
         problems_.add("{}: {}: {}", setting.value.source.text(), label(*field, setting), problem);
@@ -149,6 +149,15 @@ class Reader {
                     field.full_name(), shorten(found->second.spelling), shorten(spelling));
       return;
     }
+    // The later of two overrides counts, but one with two names is rather a mistake.
+    const bool named = found != settings_.end() && keys.empty() && found->second.from_override &&
+                       found->second.spelling != spelling && !is_section(spelling) &&
+                       !is_section(found->second.spelling);
+    if (named && !same_value(found->second.value, field.value_under(spelling, value))) {
+      problems_.add("{}: {} is given twice, as {} and as {}", value.source.text(),
+                    field.full_name(), shorten(found->second.spelling), shorten(spelling));
+      return;
+    }
     if (keys.empty()) {
       settings_[&field] = {field.value_under(spelling, value), spelling, overriding_};
       return;
@@ -175,6 +184,19 @@ class Reader {
     }
     *at = value;
     setting.value.source = value.source;
+  }
+
+  /// Whether a field was named by its section alone (Schema::short_form).
+  static bool is_section(const std::string& spelling) {
+    return spelling.find('.') == std::string::npos;
+  }
+
+  /// A list of one is often meant by what it has.
+  static std::string list_hint(const Field& field, const Value& value) {
+    const bool fits = value.kind == Value::Kind::scalar &&
+                      field.type.find("list") != std::string::npos &&
+                      field.assign(Value::of_list({value}));
+    return fits ? fmt::format(", did you mean [{}]?", shorten(to_flow_yaml(value))) : "";
   }
 
   static size_t joined_size(const std::vector<std::string>& keys) {

@@ -66,7 +66,7 @@ FieldGroup peft_fields(PeftConfig& config) {
       .field("lora_A_init_method", config.lora_A_init_method,
              "How A begins: kaiming, uniform within 1/√in; xavier, normal of variance "
              "2 / (in + r); normal, of standard deviation 1/r. B begins with zeros.")
-      .on_resume(resume::free)
+      .on_resume(resume::said("it has no effect: the checkpoint's adapters have begun"))
       .idle(from_files, kFromFiles);
   group
       .field("lora_plus_ratio", config.lora_plus_ratio,

@@ -29,8 +29,12 @@ bool matches(const std::string& pattern, const AdaptableModule& module, bool ask
   if (module.further >= 0 && asks && pattern != kFurtherLayersPattern &&
       !names_further_layer(pattern, module))
     return false;
-  if (module.named_only)
-    return last_part(pattern) == last_part(module.name) && names_module(pattern, module.name);
+  if (module.named_only) {
+    const auto is_name = [&](const std::string& name) {
+      return last_part(pattern) == last_part(name) && names_module(pattern, name);
+    };
+    return is_name(module.name) || is_name(module.peft_name());
+  }
   if (module.further >= 0 && pattern == kFurtherLayersPattern) return true;
   if (module.of_images && module.name.starts_with(pattern + ".")) return true;
   return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name) ||
@@ -72,7 +76,7 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const std::s
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     };
     for (const AdaptableModule& module : modules)
-      if (module.further < 0) add(last_part(module.name));
+      if (module.further < 0) add(last_part(module.peft_name()));
     for (const AdaptableModule& module : modules)
       if (!module.named_only && module.further < 0 && !module.of_images)
         add(std::string(module.layer));
@@ -92,6 +96,20 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const std::s
   return found;
 }
 
+/// Each pattern of exclude_modules leaves out a layer that target_modules asks for.
+void check_exclusions_act(const PeftConfig& config, const std::vector<bool>& wanted,
+                          const std::vector<AdaptableModule>& modules) {
+  for (const std::string& pattern : config.exclude_modules) {
+    bool acts = false;
+    for (size_t i = 0; i < modules.size() && !acts; ++i)
+      acts = wanted[i] && matches(pattern, modules[i], false);
+    VIADUCT_CHECK(ConfigError, acts,
+                  "peft.exclude_modules: {} has no effect: peft.target_modules asks for no layer "
+                  "that it matches",
+                  pattern);
+  }
+}
+
 std::vector<std::pair<std::string, double>> numbers(const Value& map, const char* field,
                                                     bool whole) {
   std::vector<std::pair<std::string, double>> list;
@@ -106,6 +124,16 @@ std::vector<std::pair<std::string, double>> numbers(const Value& map, const char
     list.emplace_back(pattern, number);
   }
   return list;
+}
+
+/// Of the first pattern that matches either name of a module; null if none does.
+const double* own_number(const std::vector<std::pair<std::string, double>>& patterns,
+                         const AdaptableModule& module, const std::string& field) {
+  const double* here = pattern_number(patterns, module.name, field);
+  if (module.in_peft.empty()) return here;
+  const double* there = pattern_number(patterns, module.in_peft, field);
+  if (here == nullptr || there == nullptr) return here == nullptr ? there : here;
+  return std::min(here, there);
 }
 
 InitKind init_of(LoraAInit init) {
@@ -203,6 +231,7 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   const std::vector<bool> wanted = matched(config.target_modules, "target_modules", modules, model);
   const std::vector<bool> left_out =
       matched(config.exclude_modules, "exclude_modules", modules, model);
+  check_exclusions_act(config, wanted, modules);
   const auto ranks = numbers(config.rank_pattern, "rank_pattern", true);
   const auto alphas = numbers(config.alpha_pattern, "alpha_pattern", false);
   AdapterSettings settings;
@@ -214,18 +243,24 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   for (size_t i = 0; i < modules.size(); ++i) {
     if (!wanted[i] || left_out[i]) continue;
     const AdaptableModule& module = modules[i];
-    const double* rank = pattern_number(ranks, module.peft_name(), "peft.rank_pattern");
-    const double* alpha = pattern_number(alphas, module.peft_name(), "peft.alpha_pattern");
+    const double* rank = own_number(ranks, module, "peft.rank_pattern");
+    const double* alpha = own_number(alphas, module, "peft.alpha_pattern");
     AdapterShape shape;
     shape.rank = rank != nullptr ? static_cast<int64_t>(*rank) : config.dim;
     shape.alpha = alpha != nullptr ? *alpha : config.alpha;
     shape.rank_stabilized = config.rslora;
     const int64_t most = std::min(module.in, module.out);
     VIADUCT_CHECK(ConfigError, shape.rank <= most,
-                  "peft.dim: a rank of {} is more than {}, {} × {}, can have; expected 1 to {}",
-                  shape.rank, module.name, module.out, module.in, most);
+                  "peft.{}: a rank of {} is more than {}, {} × {}, can have; expected 1 to {}{}",
+                  rank != nullptr ? "rank_pattern" : "dim", shape.rank, module.name, module.out,
+                  module.in, most,
+                  rank != nullptr
+                      ? ""
+                      : fmt::format(", or another rank for it alone: peft.rank_pattern={{{}: {}}}",
+                                    last_part(module.peft_name()), most));
     settings.modules.emplace(module.name, shape);
-    adapted.push_back(module.peft_name());
+    adapted.push_back(module.name);
+    if (!module.in_peft.empty()) adapted.push_back(module.in_peft);
   }
   VIADUCT_CHECK(ConfigError, settings.any(),
                 "peft.exclude_modules: leaves no layer of peft.target_modules");

@@ -2,6 +2,7 @@
 
 #include "model/expert_adapters.h"
 #include "model/parameter_maker.h"
+#include "model/router_adapters.h"
 
 namespace viaduct {
 
@@ -44,6 +45,9 @@ void BlockModules::add_feed_forward() const {
   }
   if (!routed) return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
   add_whole(names_.router, "router", model_.moe.experts, true);
+  AdaptableModule& router = modules_.back();
+  const std::string in_peft = module_of_parameter(peft_router_parameter(model_, router.name));
+  if (in_peft != router.name) router.in_peft = in_peft;
   const int64_t shared = model_.moe.shared_feed_forward;
   if (shared > 0 && model_.gated && fuses_shared_expert(names_)) {
     add(names_.shared_up, "linear_fc1", 2 * shared, model_.hidden);

@@ -14,6 +14,7 @@
 #include "model/family.h"
 #include "model/initialize.h"
 #include "model/initialize_magnitudes.h"
+#include "model/router_adapters.h"
 #include "model/vision_names.h"
 #include "nn/adapter_settings.h"
 #include "nn/moe/router_log.h"
@@ -108,6 +109,18 @@ void fuse_experts(const AdapterSettings& adapters, const ModelConfig& model,
   for (const auto& [name, tensor] : fused.tensors) dump[prefix + name] = tensor;
 }
 
+/// Those of routers take the names of the adapter's files, which have them as parameters.
+void take_router_names(const ModelConfig& model, const std::string& prefix, Dump& dump) {
+  for (const auto& [router, parameter] : peft_router_parameters(model)) {
+    for (const char* end : {kAdapterA, kAdapterB}) {
+      auto entry = dump.extract(prefix + kAdapterPrefix + router + end);
+      if (entry.empty()) continue;
+      entry.key() = prefix + kAdapterPrefix + module_of_parameter(parameter) + end;
+      dump.insert(std::move(entry));
+    }
+  }
+}
+
 /// What the model's folder calls a logical tensor, or PEFT's files one of theirs.
 std::string folder_name(const ModelConfig& model, const std::string& name) {
   if (name.starts_with(kAdapterPrefix)) return peft_file_name(model, name);
@@ -124,8 +137,9 @@ void take_folder_names(const ModelConfig& model, const std::string& prefix, Dump
 }
 
 /// The values that all ranks' runs hold times `factor`, under logical names, on rank 0.
-void dump_runs(Engine& engine, const std::string& prefix, double factor,
-               FunctionRef<StateValues(const ShardRun&, size_t)> values, Dump& dump) {
+void dump_runs(Engine& engine, const ProbeSettings& settings, const std::string& prefix,
+               double factor, FunctionRef<StateValues(const ShardRun&, size_t)> values,
+               Dump& dump) {
   const Communicator& copies = engine.store().copies_of_runs();
   std::vector<StoredRun> runs = stored_runs(engine.store(), values);
   std::erase_if(runs, [](const StoredRun& run) { return !run.state.values; });
@@ -140,6 +154,7 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
   const AdapterSettings& adapters = engine.run().layers.adapters;
   const ModelConfig& model = engine.model().config();
   if (adapters.fused_experts) fuse_experts(adapters, model, prefix, dump);
+  if (settings.router_parameters) take_router_names(model, prefix, dump);
   if (model.vision.any()) take_folder_names(model, prefix, dump);
 }
 
@@ -200,8 +215,8 @@ Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& s
     dump["loss_with_aux"] =
         scalars_tensor({result.loss + aux_loss_coefficient(moe) * aux_loss}, {});
   }
-  dump_runs(engine, "grad.", engine.gradient_factor(), gradient_of, dump);
-  if (settings.weights) dump_runs(engine, "weight.", 1, master_of, dump);
+  dump_runs(engine, settings, "grad.", engine.gradient_factor(), gradient_of, dump);
+  if (settings.weights) dump_runs(engine, settings, "weight.", 1, master_of, dump);
   return dump;
 }
 
@@ -228,7 +243,7 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
   Dump dump;
   dump["loss"] = scalars_tensor(losses, {steps});
   dump["grad_norm"] = scalars_tensor(norms, {steps});
-  dump_runs(engine, "final.", 1, master_of, dump);
+  dump_runs(engine, settings, "final.", 1, master_of, dump);
   return dump;
 }
 

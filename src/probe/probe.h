@@ -29,6 +29,8 @@ struct ProbeSettings {
   LossScalerSettings loss_scaler;
   /// The tensors of the run's adapters; null: they begin as in a new run.
   std::shared_ptr<const TensorSource> adapter;
+  /// Its files have routers as parameters, whose names the dump takes (model/router_adapters.h).
+  bool router_parameters = false;
   int64_t micro_batch_size = 0;  // rows; 0: one micro-batch per data-parallel rank
   bool train = false;            // `batch.*` tensors of N steps instead of one batch
   bool hidden = false;           // dump hidden.*

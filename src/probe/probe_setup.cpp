@@ -131,7 +131,11 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
     PeftAdapter adapter = open_adapter(*config.peft.adapter, setup.model);
     check_adapter_bases({adapter.folder}, {folder});
     setup.settings.adapter = std::move(adapter.tensors);
+    setup.settings.router_parameters = adapter.router_parameters;
   }
+  if (!request.train && config.peft.lora_plus_ratio != 1)
+    setup.notes.emplace_back(
+        "peft.lora_plus_ratio has no effect here: without --train no step is taken");
   // A probe resolves what a step needs, and no more: the other rules are of whole runs.
   ConfigOutcome of_adapters = loaded.outcome;
   std::erase_if(of_adapters.given,

@@ -17,6 +17,8 @@
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
 #include "model/image_adapters.h"
+#include "model/router_adapters.h"
+#include "run/adapter_fields.h"
 #include "run/grown_vocabulary.h"
 #include "run/rules/product_sizes.h"
 
@@ -42,7 +44,8 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
 }
 
 /// Where dropout is, which no file of an adapter says; and what PEFT does not have.
-void take_dropout_position(RunConfig& config, std::vector<std::string>& notes) {
+void take_dropout_position(RunConfig& config, const ModelConfig& model,
+                           std::vector<std::string>& notes) {
   const PeftConfig& peft = config.peft;
   AdapterSettings& adapters = config.peft.resolved;
   adapters.dropout_after = peft.dropout_position == DropoutPosition::post;
@@ -50,13 +53,16 @@ void take_dropout_position(RunConfig& config, std::vector<std::string>& notes) {
   VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
                 "peft.dropout_position: post with dora, whose norms are those of the whole sum; "
                 "expected pre, or peft.scheme=lora");
-  const auto expert = std::ranges::find_if(
-      adapters.modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (expert != adapters.modules.end() && !config.train.skip_train)
+  const auto routers = peft_router_parameters(model);
+  const auto parameter = std::ranges::find_if(adapters.modules, [&](const auto& module) {
+    return is_expert_module(module.first) || routers.contains(module.first);
+  });
+  if (parameter != adapters.modules.end() && !config.train.skip_train)
     notes.push_back(fmt::format(
-        "peft.dropout: {} on adapters of experts ({}), which PEFT does not have: it cannot hold "
-        "this adapter, and convert refuses to write it for PEFT (merging and GGUF work)",
-        adapters.dropout, expert->first));
+        "peft.dropout: {} on adapters of experts or routers ({}), which PEFT does not have: it "
+        "cannot hold this adapter, and convert refuses to write it for PEFT (merging and GGUF "
+        "work)",
+        adapters.dropout, parameter->first));
 }
 
 /// The types of the matrices that a GGUF file stores in blocks; nothing of other models.
@@ -214,7 +220,7 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
   later(peft.base_format && config.ddp.shards_weights(),
         fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
                     choice_name(config.ddp.strategy())),
-        "optim or no_shard: each rank has all codes");
+        "no_shard, optim or optim_grads: each rank has all codes");
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
     problems.add(
@@ -232,7 +238,7 @@ std::vector<std::string> resolve_adapters(RunConfig& config, ModelConfig& model)
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   freeze_images(peft.resolved, model.vision);
-  take_dropout_position(config, notes);
+  take_dropout_position(config, model, notes);
   if (model.mtp_layers > 0 && !config.train.skip_train)
     notes.push_back(further_layers(config, model));
   take_base_format(config, model, notes);
@@ -245,6 +251,7 @@ std::vector<std::string> resolve_adapters(RunConfig& config, ModelConfig& model)
                   choice_name(*peft.scheme), *peft.adapter, choice_name(scheme));
     peft.scheme = scheme;  // lora has two names
   }
+  if (peft.adapter) take_adapter_fields(peft, model);
   if (peft.lora_plus_ratio == 1) return notes;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;
   if (!config.optimizer.decoupled_min_lr)

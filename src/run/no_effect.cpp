@@ -51,6 +51,15 @@ class Alternatives {
     return same_value(value, field.current());
   }
 
+  /// Whether a given value is the one that the field has.
+  bool is_current(const std::string& name, const Value& given) {
+    restore();
+    const Field& field = *schema_.find(name);
+    const Value value = field.current();
+    changed_ = true;
+    return field.assign(given) && same_value(value, field.current());
+  }
+
  private:
   void restore() {
     if (changed_) other_ = config_;
@@ -89,7 +98,10 @@ std::vector<std::string> settings_without_effect(const RunConfig& config,
   for (const auto& [name, value] : outcome.given) {
     if (alternatives.is_planned(name)) continue;  // it was accepted because it asks for nothing
     const std::string reason = reason_of(config, outcome, name, alternatives);
-    if (reason.empty() || alternatives.is_default(name)) continue;
+    if (reason.empty()) continue;
+    // What the files of an adapter say took the place of the given value.
+    const bool from_files = config.peft.adapter && name.starts_with("peft.");
+    if (from_files ? alternatives.is_current(name, value) : alternatives.is_default(name)) continue;
     auto at = std::find_if(reasons.begin(), reasons.end(),
                            [&](const auto& known) { return known.first == reason; });
     if (at == reasons.end()) at = reasons.insert(at, {reason, {}});

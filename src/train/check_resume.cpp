@@ -157,6 +157,15 @@ void compare_order(const RunConfig& then, const RunConfig& now, const Checkpoint
                            counted(rows, "row"), rows_then, changes.effect(kRunLength)));
 }
 
+/// Whether the files of peft.adapter say it in both runs: the checkpoint's are compared with them
+/// (train/base_model.h).
+bool both_from_files(const std::string& name, const RunConfig& then, const RunConfig& now) {
+  constexpr std::string_view kHere[] = {"peft.adapter", "peft.lora_plus_ratio",
+                                        "peft.dropout_position", "peft.base_format"};
+  return then.peft.adapter && now.peft.adapter && name.starts_with("peft.") &&
+         std::ranges::find(kHere, name) == std::end(kHere);
+}
+
 void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,
                       SameOrder same_order, int64_t rows, Changes& changes) {
   if (!holds(checkpoint, "config.yaml")) return;
@@ -170,7 +179,7 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       const std::string name = field.full_name();
       if (!field.current || !said.is_given(name)) continue;
       const Value before = old_schema.find(name)->current(), current = field.current();
-      if (same_value(before, current)) continue;
+      if (same_value(before, current) || both_from_files(name, then, now)) continue;
       const std::string difference =
           fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current));
       changes.note(name, difference);

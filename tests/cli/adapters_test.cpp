@@ -126,6 +126,22 @@ TEST_F(AdapterCommands, RunsContinueAnAdapterOfPeft) {
     EXPECT_EQ(bytes_of(before.tensor(info.name)), bytes_of(after.tensor(info.name))) << info.name;
 }
 
+TEST_F(AdapterCommands, ARunFromAnAdapterSaysWhatActs) {
+  const std::string run = "peft.adapter=" + adapter() + " checkpoint.save=" + at("run") + " ";
+  ASSERT_EQ(train(run + "train.train_iters=1 peft.dim=16").status, 0);
+  const std::string said = read_file(folder_ / "run/config.yaml");
+  EXPECT_THAT(said, testing::AllOf(HasSubstr("scheme: lora\n"), HasSubstr("  dim: 8\n")));
+  const Result resumed = train(run + "train.train_iters=2 peft.dropout=0.2");
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err + resumed.out, HasSubstr("peft.dropout has no effect here"));
+  EXPECT_THAT(resumed.err + resumed.out, testing::Not(HasSubstr("from here on")));
+  // Without the folder the run's own configuration says the same adapter.
+  const std::string own = "checkpoint.save=" + at("run") + " peft.scheme=lora ";
+  expect_refused(train(own + "train.train_iters=3"), "peft.dim: was 8, is 16");
+  const Result other = train(own + "train.train_iters=3 peft.dim=8 peft.alpha=16");
+  EXPECT_THAT(other.err, testing::Not(HasSubstr("of the old kind")));
+}
+
 TEST_F(AdapterCommands, TheFolderOfARunsAdapterKeepsItsScale) {
   const auto folder = folder_ / "own";
   std::filesystem::copy(adapter(), folder);
@@ -209,10 +225,11 @@ TEST_F(AdapterCommands, ARunsAdapterBelongsToItsModel) {
   expect_refused(run_viaduct("probe --model " + model() + " --adapter " + at("run/notes") + batch),
                  "expected " + at("run"));
   // What the adapter's own files say.
-  const Result said =
-      run_viaduct("probe --model " + model() + " --adapter " + at("peft") + batch + " peft.dim=4");
+  const Result said = run_viaduct("probe --model " + model() + " --adapter " + at("peft") + batch +
+                                  " peft.dim=16 peft.lora_plus_ratio=2");
   EXPECT_EQ(said.status, 0) << said.err;
   EXPECT_THAT(said.err, HasSubstr("peft.dim has no effect here: the files of peft.adapter say it"));
+  EXPECT_THAT(said.err, HasSubstr("peft.lora_plus_ratio has no effect here"));
 }
 
 TEST_F(AdapterCommands, RunsGoOnWithoutTheFolderThatTheyBeganFrom) {
@@ -242,6 +259,9 @@ TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {
       "--to-format peft");
   expect_refused(run_viaduct("convert --from " + at("run") + " --to " + at("x.gguf")),
                  "to merge it");
+  for (const char* option : {"--transformers 4", "--max-shard-bytes 100000"})
+    expect_refused(run_viaduct("convert --from " + at("run") + " --to " + at("o") + " " + option),
+                   option);
   expect_refused(
       run_viaduct("convert --from " + model() + " --to " + at("p") + " --to-format peft"),
       "no adapter");

@@ -157,6 +157,26 @@ TEST_F(PeftFolder, SavedModulesTrainBesideTheAdapters) {
   expect_refused<IoError>("has no tensor of lm_head");
 }
 
+TEST_F(PeftFolder, WhatTrainsWithPeftAndNotHereIsNamed) {
+  const json before = config_;
+  const auto all = tensors_;
+  config_["modules_to_save"] = {"v_proj"};
+  tensors_["base_model.model.model.layers.0.self_attn.v_proj.weight"] =
+      host_tensor(DType::f32, {64, 64});
+  expect_refused<ConfigError>("modules_to_save has v_proj");
+  tensors_ = all;
+  config_["modules_to_save"] = {"lm_head"};
+  tensors_["base_model.model.lm_head.weight"] = host_tensor(DType::f32, {320, 64});
+  expect_refused<ConfigError>("modules_to_save has lm_head, which is the token table",
+                              "llama_tied");
+  config_ = before;
+  config_["target_modules"] = {"q_proj", "lm_head"};
+  expect_refused<ConfigError>("target_modules has lm_head: adapters of embeddings and heads");
+  tensors_ = all;
+  tensors_["base_model.model.lm_head.lora_A.weight"] = host_tensor(DType::f32, {8, 64});
+  expect_refused<ConfigError>("has an adapter of lm_head: those of embeddings and heads");
+}
+
 TEST_F(PeftFolder, TensorsThatDoNotFitAreRefused) {
   const auto all = tensors_;
   const std::string a = kAdapterPrefix + kQ + kAdapterA, b = kAdapterPrefix + kQ + kAdapterB;
@@ -260,12 +280,9 @@ TEST_F(PeftFolder, WeightsThatMergingMakesInfiniteAreRefused) {
 }
 
 TEST(MergedWeights, AreThoseOfPeft) {
-  const std::pair<std::string, std::string> cases[] = {{"lora_llama", "llama"},
-                                                       {"lora_gpt2", "gpt2"},
-                                                       {"dora_llama", "llama"},
-                                                       {"dora_t5", "t5_v1_1"},
-                                                       {"lora_experts", "mixtral"},
-                                                       {"lora_experts_v4", "mixtral"}};
+  const std::pair<std::string, std::string> cases[] = {
+      {"lora_llama", "llama"}, {"lora_gpt2", "gpt2"},       {"dora_llama", "llama"},
+      {"dora_t5", "t5_v1_1"},  {"lora_experts", "mixtral"}, {"lora_experts_v4", "mixtral"}};
   for (const auto& [adapter, name] : cases) {
     SCOPED_TRACE(adapter);
     const auto folder = test_data("golden") / adapter;

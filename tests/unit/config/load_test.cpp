@@ -199,6 +199,29 @@ TEST(ReadConfig, TheSameFieldTwiceInAFileIsAnError) {
   EXPECT_THAT(l.problems.all(), ElementsAre(HasSubstr("train.steps is given twice")));
 }
 
+TEST(ReadConfig, TwoNamesOfAFieldOnTheCommandLineAreAnError) {
+  Loaded l;
+  load(l, "", {"train.iters=4", "train.steps=8"});
+  EXPECT_THAT(
+      l.problems.all(),
+      ElementsAre(HasSubstr("train.steps is given twice, as train.iters and as train.steps")));
+  for (const std::vector<std::string>& same :
+       {std::vector<std::string>{"train.steps=4", "train.steps=8"},
+        {"train.iters=8", "train.steps=8"},
+        {"model=3", "model.layers=8"}}) {
+    Loaded fine;
+    load(fine, "train: {iters: 5}\n", same);
+    EXPECT_TRUE(fine.problems.empty()) << same.front();
+  }
+}
+
+TEST(ReadConfig, AListOfOneIsSuggested) {
+  Loaded l;
+  load(l, "", {"train.weights=0.25", "train.steps=[4]"});
+  EXPECT_THAT(l.problems.all(), UnorderedElementsAre(HasSubstr("found 0.25, did you mean [0.25]?"),
+                                                     testing::Not(HasSubstr("did you mean"))));
+}
+
 TEST(ReadConfig, PlannedAtItsDefaultAndNotApplicableAreAccepted) {
   Loaded l;
   load(l, "model: {tensor_parallel: 1, num_sm: 4}\n");

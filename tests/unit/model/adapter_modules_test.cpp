@@ -41,6 +41,10 @@ TEST(AdapterModules, AreChosenByNamesPatternsAndMegatronsNames) {
   EXPECT_EQ(chosen(config), 6 * (layers - 1));
   config.exclude_modules = {};
   EXPECT_EQ(chosen(config, "gpt2"), 4 * static_cast<size_t>(model_of("gpt2").layers));
+  config.target_modules = {"q_proj"};
+  config.exclude_modules = {"layers.0.*", "o_proj"};
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(HasSubstr("peft.exclude_modules: o_proj has no effect")));
 }
 
 TEST(AdapterModules, OfImagesAreChosenWhereTheyAreNamed) {
@@ -105,6 +109,37 @@ TEST(AdapterModules, ExpertsHaveTheirOwnAndRoutersWhereTheyAreNamed) {
   config.dim = 1;  // the gate has one row
   config.target_modules = {"shared_expert.*", "shared_expert_gate"};
   EXPECT_EQ(chosen(config, "qwen2_moe") % 4, 0u);
+}
+
+TEST(AdapterModules, RoutersHaveTheirNamesInPeftToo) {
+  PeftConfig config;
+  config.dim = 2;
+  for (const char* name : {"router", "layer", "router.layer", "block_sparse_moe.router"}) {
+    config.target_modules = {name};
+    EXPECT_EQ(chosen(config, "granitemoe"), 2u) << name;
+  }
+  for (const char* name : {"mlp.gate", "block_sparse_moe.gate", "layers.*.mlp.gate"}) {
+    config.target_modules = {name};
+    EXPECT_EQ(chosen(config, "mixtral"), 4u) << name;
+  }
+  config.target_modules = {"gate"};
+  config.rank_pattern =
+      parse_yaml("{'layers\\.0\\.mlp\\.gate': 4, block_sparse_moe.gate: 3}", "test");
+  const AdapterSettings settings = choose_adapters(config, model_of("mixtral"));
+  EXPECT_EQ(settings.of("model.layers.0.block_sparse_moe.gate")->rank, 4);
+  EXPECT_EQ(settings.of("model.layers.1.block_sparse_moe.gate")->rank, 3);
+}
+
+TEST(AdapterModules, RanksThatALayerCannotHaveNameTheSettingForItAlone) {
+  PeftConfig config;
+  config.dim = 16;
+  config.target_modules = {"gate"};
+  EXPECT_THAT(([&] { chosen(config, "mixtral"); }),
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.dim: a rank of 16"),
+                                               HasSubstr("peft.rank_pattern={gate: 4}"))));
+  config.rank_pattern = parse_yaml("{gate: 5}", "test");
+  EXPECT_THAT(([&] { chosen(config, "mixtral"); }),
+              ThrowsMessage<ConfigError>(HasSubstr("peft.rank_pattern: a rank of 5")));
 }
 
 TEST(AdapterModules, LatentAttentionHasItsProjections) {

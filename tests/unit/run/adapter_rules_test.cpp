@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "run/run_config.h"
+#include "support/paths.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -28,7 +29,36 @@ TEST(AdapterRules, DropoutOfExpertsIsNothingForPeft) {
   const auto said = HasSubstr("which PEFT does not have");
   EXPECT_THAT(notes({}), Contains(said));
   EXPECT_THAT(notes({"peft.exclude_modules=['*.experts.*']"}), Not(Contains(said)));
+  EXPECT_THAT(notes({"peft.target_modules=[q_proj,gate]"}), Contains(said));
   EXPECT_THAT(notes({"train.skip_train=true"}), Not(Contains(said)));
+}
+
+TEST(AdapterRules, FilesOfAnAdapterTakeThePlaceOfSettings) {
+  const std::filesystem::path golden = test::test_data("golden");
+  const auto setup = [&](const Overrides& more) {
+    return setup_of(
+        Overrides{"checkpoint.pretrained_checkpoint=" + (golden / "llama/model").string(),
+                  "peft.adapter=" + (golden / "lora_llama/adapter").string(), "dataset.mock=true",
+                  "model.seq_length=32", "train.train_iters=1", "train.global_batch_size=2",
+                  "train.micro_batch_size=2", "optimizer.lr=1e-2", "scheduler.lr_warmup_iters=0",
+                  "validation.eval_iters=0"} +
+        more);
+  };
+  // All of them are the section's defaults, and not the adapter's (rank 8, alpha 16).
+  const RunSetup given = setup({"peft.dim=16", "peft.alpha=32", "peft.target_modules=[all-linear]",
+                                "peft.dropout=0", "peft.rslora=false"});
+  EXPECT_THAT(given.notes,
+              Contains("peft.alpha, peft.dim, peft.target_modules have no effect here: "
+                       "the files of peft.adapter say it"));
+  const PeftConfig& peft = given.config.peft;
+  EXPECT_EQ(peft.scheme, AdapterScheme::lora);
+  EXPECT_EQ(peft.dim, 8);
+  EXPECT_EQ(peft.alpha, 16);
+  EXPECT_EQ(peft.target_modules.size(), 7u);
+  EXPECT_THAT(setup({"peft.dim=8", "peft.alpha=16"}).notes,
+              Not(Contains(HasSubstr("the files of peft.adapter"))));
+  EXPECT_THAT(setup({"peft.dropout=0.2"}).notes,
+              Contains(HasSubstr("peft.dropout has no effect here")));
 }
 
 TEST(AdapterRules, WhereDropoutIs) {
