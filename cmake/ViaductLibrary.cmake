@@ -42,7 +42,7 @@ endif()
 # larger; and those whose speed nobody notices, because they parse, print or run once: -Og compiles a quarter faster than -Os.
 # In neither list: hardware, whose loops measure the processor's peaks.
 set(VIADUCT_WITHOUT_LOOPS config timeline precision pipeline nn engine plan checkpoint)
-set(VIADUCT_RUN_ONCE model generate run report probe train)
+set(VIADUCT_RUN_ONCE model generate run inference report probe train)
 
 # Libraries that read files of others.
 set(VIADUCT_READS_FOREIGN_BYTES base config template data image conversation checkpoint generate report)

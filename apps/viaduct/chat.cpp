@@ -13,6 +13,9 @@
 #include "chat_lines.h"
 #include "chat_terminal.h"
 #include "generation_options.h"
+#include "inference/answers.h"
+#include "inference/chat_session.h"
+#include "inference/interrupts.h"
 #include "model_options.h"
 #include "number_checks.h"
 #include "run/encoder_support.h"
@@ -22,9 +25,6 @@
 #include "run/rank_device.h"
 #include "standard_streams.h"
 #include "subcommands.h"
-#include "train/answers.h"
-#include "train/chat_session.h"
-#include "train/interrupts.h"
 
 namespace viaduct::cli {
 namespace {

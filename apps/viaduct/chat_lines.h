@@ -4,7 +4,7 @@
 #include <istream>
 #include <string>
 
-#include "train/chat_session.h"
+#include "inference/chat_session.h"
 
 namespace viaduct::cli {
 

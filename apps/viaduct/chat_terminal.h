@@ -6,9 +6,9 @@
 #include <set>
 #include <string>
 
+#include "inference/chat_session.h"
+#include "inference/interrupts.h"
 #include "terminal_lines.h"
-#include "train/chat_session.h"
-#include "train/interrupts.h"
 
 namespace viaduct::cli {
 

@@ -14,12 +14,12 @@
 #include "eval_tasks.h"
 #include "evaluated_models.h"
 #include "generation_options.h"
+#include "inference/text_evaluation.h"
 #include "model_options.h"
 #include "number_checks.h"
 #include "override_scope.h"
 #include "run/launch.h"
 #include "subcommands.h"
-#include "train/text_evaluation.h"
 
 namespace viaduct::cli {
 namespace {

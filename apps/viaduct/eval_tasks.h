@@ -2,7 +2,7 @@
 // viaduct eval --tasks: choices and continuations scored by a model.
 
 #include "evaluated_models.h"
-#include "train/task_evaluation.h"
+#include "inference/task_evaluation.h"
 
 namespace viaduct::cli {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generate/prompts.h"
-#include "train/generation.h"
+#include "inference/generation.h"
 
 namespace viaduct::cli {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/interrupts.h"
+#include "inference/interrupts.h"
 
 namespace viaduct::cli {
 

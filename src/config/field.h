@@ -74,7 +74,7 @@ struct Field {
 
   std::string full_name() const { return section + "." + name; }
   /// Why it does nothing among the values of its group's settings, which must be resolved; "" where
-  /// it acts, as far as they say (rules over settings of several folders: run/no_effect_rules.h).
+  /// it acts, as far as they say (rules over settings of several folders: run/rules/rules.h).
   std::string idle_reason() const;
   KnobState state_on(DeviceKind device) const { return state[static_cast<size_t>(device)]; }
   /// Range or choices as readable text: ">= 1", "0 to 1", "adam|sgd"; "" if all values of the type

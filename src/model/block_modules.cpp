@@ -48,9 +48,13 @@ void BlockModules::add_feed_forward() const {
   AdaptableModule& router = modules_.back();
   const std::string in_peft = module_of_parameter(peft_router_parameter(model_, router.name));
   if (in_peft != router.name) router.in_peft = in_peft;
-  if (model_.moe.shared_feed_forward > 0)
-    add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down,
-            model_.moe.shared_feed_forward);
+  const int64_t shared = model_.moe.shared_feed_forward;
+  if (shared > 0 && model_.gated && fuses_shared_expert(names_)) {
+    add(names_.shared_up, "linear_fc1", 2 * shared, model_.hidden);
+    add(names_.shared_down, "linear_fc2", model_.hidden, shared);
+  } else if (shared > 0) {
+    add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down, shared);
+  }
   if (model_.moe.shared_gate) add_whole(names_.shared_router, "router", 1, true);
   for (int64_t expert = 0; expert < model_.moe.experts; ++expert) add_expert(expert);
 }

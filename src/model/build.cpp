@@ -153,10 +153,10 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
                                ReplicaGradient::partial);
   }
   if (c.qk_l2_norm && c.rotates(layer)) {
-    parts.q_norm.emplace(c.norm_eps, head_dim);
-    parts.k_norm.emplace(c.norm_eps, head_dim);
+    parts.q_norm.emplace(NormSpec{.eps = c.norm_eps}, head_dim);
+    parts.k_norm.emplace(NormSpec{.eps = c.norm_eps}, head_dim);
   }
-  if (c.v_l2_norm) parts.v_norm.emplace(c.norm_eps, head_dim);
+  if (c.v_l2_norm) parts.v_norm.emplace(NormSpec{.eps = c.norm_eps}, head_dim);
   parts.values_from_keys = c.values_from_keys(layer);
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.attention_output_norm);
   return parts;

@@ -23,7 +23,12 @@ std::unique_ptr<SharedExpertSegment> build_shared(const MoeBuild& b, const Exper
   const int64_t features = c.moe.shared_feed_forward;
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   std::vector<ParameterMaker::Piece> up{{at(b.names.shared_up), features, 1}};
-  if (c.gated) up.insert(up.begin(), {at(b.names.shared_gate), features, 1});
+  if (c.gated && fuses_shared_expert(b.names)) {
+    const std::string fused = at(b.names.shared_up);
+    up = {{fused, features, 1, 0, 2 * features}, {fused, features, 1, features, 2 * features}};
+  } else if (c.gated) {
+    up.insert(up.begin(), {at(b.names.shared_gate), features, 1});
+  }
   SharedExpertParts parts{
       b.make.column_linear(LinearRole::fc1, path + ".shared.up", up, c.hidden, false, layer),
       b.make.row_linear(LinearRole::fc2, path + ".shared.down", at(b.names.shared_down), c.hidden,

@@ -6,6 +6,7 @@
 #include "model/families/families.h"
 #include "model/family.h"
 #include "model/further_fields.h"
+#include "model/missing_parts.h"
 #include "model/state_layers.h"
 #include "model/text_half.h"
 
@@ -64,6 +65,10 @@ FamilyModel read_family_model(HfConfig reader) {
                 "{}: model_type {} is not supported: its layers of {} pass a state along the row, "
                 "which no layer here does",
                 where, reader.text("model_type"), states);
+  const std::string_view part = missing_part_of(reader.text("model_type"));
+  VIADUCT_CHECK(ConfigError, part.empty(),
+                "{}: model_type {} is not supported: its models have {}, which is not implemented",
+                where, reader.text("model_type"), part);
   const ModelFamily& family = [&]() -> const ModelFamily& {
     try {
       return model_family(reader.text("model_type"));

@@ -13,6 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kMostTexts = 1 << 20;
 constexpr JsonLimits kLimits{.bytes = size_t{16} << 20, .depth = 32};
 
 }  // namespace
@@ -141,6 +142,27 @@ std::vector<std::string> HfConfig::texts(std::string_view name) {
   for (const Json& item : *value) {
     if (!item.is_string()) wrong_type(name, "a list of strings");
     list.push_back(item.get<std::string>());
+  }
+  return list;
+}
+
+std::vector<std::string> HfConfig::repeated_texts(std::string_view name) {
+  const Json* value = state_->find(name);
+  if (value == nullptr) return {};
+  constexpr const char* kExpected = "a list of pairs: a list of strings, and how often they come";
+  if (!value->is_array()) wrong_type(name, kExpected);
+  std::vector<std::string> list;
+  for (const Json& pair : *value) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_array() || !pair[1].is_number_integer())
+      wrong_type(name, kExpected);
+    for (const Json& item : pair[0])
+      if (!item.is_string()) wrong_type(name, kExpected);
+    const auto times = pair[1].get<int64_t>();
+    // Bounds the work that a damaged file can cause.
+    if (times < 0 || times * std::ssize(pair[0]) + std::ssize(list) > kMostTexts)
+      wrong_type(name, kExpected);
+    for (int64_t i = 0; i < times; ++i)
+      for (const Json& item : pair[0]) list.push_back(item.get<std::string>());
   }
   return list;
 }

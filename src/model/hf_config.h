@@ -47,6 +47,9 @@ class HfConfig {
   /// A list of numbers; empty where absent.
   std::vector<double> numbers(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
+  /// A list of pairs [texts, n], of which each stands for its texts n times over (GPT-Neo); empty
+  /// where absent.
+  std::vector<std::string> repeated_texts(std::string_view name);
   /// An object as a separate reader.
   HfConfig object(std::string_view name);
 

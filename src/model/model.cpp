@@ -4,7 +4,6 @@
 #include <ranges>
 
 #include "model/segment_edges.h"
-#include "model/segment_walk.h"
 
 namespace viaduct {
 namespace {
@@ -89,31 +88,6 @@ Edge Model::edge_into(size_t chunk, const RankContext& context, const Batch& bat
       edge = edge_before(layer, *segment, context, layer.rows_of(batch), edge);
   }
   return edge;
-}
-
-TensorSet Model::forward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                         TensorSet in, SavedStore& saved, SegmentHookList hooks) const {
-  const SegmentWalk walk(chunks_[chunk], context, batch, saved, hooks);
-  return walk.forward(range, std::move(in));
-}
-
-TensorSet Model::backward(RankContext& context, size_t chunk, SegmentRange range,
-                          const Batch& batch, TensorSet d_out, SavedStore& saved,
-                          SegmentHookList hooks) const {
-  const SegmentWalk walk(chunks_[chunk], context, batch, saved, hooks);
-  return walk.backward(range, std::move(d_out), SegmentWork::backward);
-}
-
-TensorSet Model::backward_input(RankContext& context, size_t chunk, SegmentRange range,
-                                const Batch& batch, TensorSet d_out, SavedStore& saved,
-                                SegmentHookList hooks) const {
-  const SegmentWalk walk(chunks_[chunk], context, batch, saved, hooks);
-  return walk.backward(range, std::move(d_out), SegmentWork::backward_input);
-}
-
-void Model::backward_weight(RankContext& context, size_t chunk, SegmentRange range,
-                            const Batch& batch, SavedStore& saved, SegmentHookList hooks) const {
-  SegmentWalk(chunks_[chunk], context, batch, saved, hooks).backward_weight(range);
 }
 
 }  // namespace viaduct

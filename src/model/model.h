@@ -1,6 +1,6 @@
 #pragma once
 // The part of a model that a rank holds: chunks of layers (each layer a list of segments), their
-// parameters, and the walk through a chunk.
+// parameters, and what enters and leaves a chunk. model/segment_walk.h runs a micro-batch.
 
 #include <memory>
 #include <vector>
@@ -8,7 +8,6 @@
 #include "model/family.h"
 #include "model/model_chunk.h"
 #include "model/model_place.h"
-#include "model/segment_hooks.h"
 #include "pipeline/interleave_turns.h"
 
 namespace viaduct {
@@ -38,24 +37,6 @@ class Model {
   /// names.
   Edge edge_into(size_t chunk, const RankContext& context, const Batch& batch) const;
   Edge edge_from(size_t chunk, const RankContext& context, const Batch& batch) const;
-
-  // Walks through segments of a chunk (model/segment_walk.h), that call `hooks`. CommError
-  // for a range that it does not have.
-
-  /// The forward of a micro-batch. `in` is empty where it begins with the embedding; the result is
-  /// empty where it ends with the head, which adds the micro-batch's losses to context.loss_state.
-  TensorSet forward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                    TensorSet in, SavedStore& saved, SegmentHookList hooks = {}) const;
-  /// The backward of what `forward` kept, weight gradients at once: `d_out` is the gradient of what
-  /// the forward returned, the result that of its input.
-  TensorSet backward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                     TensorSet d_out, SavedStore& saved, SegmentHookList hooks = {}) const;
-  /// The same in two steps, so that weight gradients may come later.
-  TensorSet backward_input(RankContext& context, size_t chunk, SegmentRange range,
-                           const Batch& batch, TensorSet d_out, SavedStore& saved,
-                           SegmentHookList hooks = {}) const;
-  void backward_weight(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                       SavedStore& saved, SegmentHookList hooks = {}) const;
 
  private:
   ModelConfig config_;

@@ -183,6 +183,11 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
        "moe_shared_expert_intermediate_size", "a shared expert");
   need(experts && c.up_bias, fuses_experts(names), "add_mlp_bias", "biases of experts");
   need(c.xielu, !names.alpha_p.empty(), "activation_func", "the slopes of xielu");
+  // Norms without a name have no weights: that is for those of whole blocks alone.
+  need(c.qk_norm && !c.qk_norm_own_weights && !c.latent.any(), !names.q_norm.empty(),
+       "qk_layernorm", "norms of queries and keys");
+  need(c.output_norms, !names.attention_output_norm.empty() && !names.mlp_output_norm.empty(),
+       "post_sublayer_norm", "norms on the output of attention and feed-forward");
   need(c.qk_norm && c.qk_norm_own_weights, !names.q_head_norm.empty(), "qk_layernorm_own_weights",
        "norms with weights of each head");
   need(c.embedding_norm, !names.embedding_norm.empty(), "embedding_norm",

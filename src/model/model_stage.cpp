@@ -129,18 +129,21 @@ TensorSet ModelStage::received(const TensorSet& set, int64_t micro_batch, int ch
   return in_formats(context_.ops, set, declared, tag);
 }
 
-TensorSet ModelStage::run_forward(const Batch& batch, size_t chunk, SegmentRange range,
-                                  TensorSet in, SavedStore& saved) {
-  const HeadSegment* head = model_.chunks()[chunk].head;
+SegmentWalk ModelStage::walk(MicroBatch& micro_batch, int chunk, int64_t number) {
+  return {model_.chunks()[static_cast<size_t>(chunk)], context_, micro_batch.batch,
+          at(micro_batch, chunk, number).saved, hooks_};
+}
+
+TensorSet ModelStage::run_forward(const SegmentWalk& walk, int chunk, SegmentRange range,
+                                  TensorSet in) {
+  const HeadSegment* head = model_.chunks()[static_cast<size_t>(chunk)].head;
   const bool replaces_head =
       settings_.instead_of_head && head != nullptr && range.end == SegmentRange::kEnd;
-  if (!replaces_head) {
-    return model_.forward(context_, chunk, range, batch, std::move(in), saved, hooks_);
-  }
+  if (!replaces_head) return walk.forward(range, std::move(in));
   TensorSet stream = std::move(in);
   if (range.begin < kLastSegment.begin) {
     const SegmentRange before{range.begin, kLastSegment.begin};
-    stream = model_.forward(context_, chunk, before, batch, std::move(stream), saved, hooks_);
+    stream = walk.forward(before, std::move(stream));
   }
   settings_.instead_of_head(*head, stream.get(kHidden));
   return {};
@@ -152,8 +155,7 @@ TensorSet ModelStage::forward(int64_t micro_batch, int chunk, SegmentRange range
   const RecordScope scope = phase("forward", micro_batch, chunk);
   const MemoryTag tag = settings_.has_backward ? MemoryTag::saved : MemoryTag::activations;
   if (range.begin == 0) in = received(in, micro_batch, chunk, Flow::activations, tag);
-  const TensorSet out = run_forward(open.batch, static_cast<size_t>(chunk), range, std::move(in),
-                                    at(open, chunk, micro_batch).saved);
+  const TensorSet out = run_forward(walk(open, chunk, micro_batch), chunk, range, std::move(in));
   if (!settings_.has_backward) finish(micro_batch, chunk, range);
   if (range.end != SegmentRange::kEnd) return out;
   return sent(out, micro_batch, chunk, Flow::activations);
@@ -161,26 +163,23 @@ TensorSet ModelStage::forward(int64_t micro_batch, int chunk, SegmentRange range
 
 TensorSet ModelStage::backward(int64_t micro_batch, int chunk, SegmentRange range,
                                TensorSet d_out) {
-  return backward_through(micro_batch, chunk, range, std::move(d_out), true);
+  return backward_through(micro_batch, chunk, range, std::move(d_out), SegmentWork::backward);
 }
 
 TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, SegmentRange range,
                                      TensorSet d_out) {
-  return backward_through(micro_batch, chunk, range, std::move(d_out), false);
+  return backward_through(micro_batch, chunk, range, std::move(d_out), SegmentWork::backward_input);
 }
 
 TensorSet ModelStage::backward_through(int64_t micro_batch, int chunk, SegmentRange range,
-                                       TensorSet d_out, bool both) {
+                                       TensorSet d_out, SegmentWork work) {
   const PhaseTimer time = timer(&PhaseSeconds::backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& open = at(micro_batch);
   if (range.end == SegmentRange::kEnd)
     d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
-  const auto half = both ? &Model::backward : &Model::backward_input;
-  const TensorSet d_in =
-      (model_.*half)(context_, static_cast<size_t>(chunk), range, open.batch, std::move(d_out),
-                     at(open, chunk, micro_batch).saved, hooks_);
-  if (both) finish(micro_batch, chunk, range);
+  const TensorSet d_in = walk(open, chunk, micro_batch).backward(range, std::move(d_out), work);
+  if (work == SegmentWork::backward) finish(micro_batch, chunk, range);
   return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
 }
 
@@ -188,8 +187,7 @@ void ModelStage::backward_weight(int64_t micro_batch, int chunk, SegmentRange ra
   const PhaseTimer time = timer(&PhaseSeconds::backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& open = at(micro_batch);
-  model_.backward_weight(context_, static_cast<size_t>(chunk), range, open.batch,
-                         at(open, chunk, micro_batch).saved, hooks_);
+  walk(open, chunk, micro_batch).backward_weight(range);
   finish(micro_batch, chunk, range);
 }
 

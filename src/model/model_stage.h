@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "model/offload_segments.h"
 #include "model/phase_timer.h"
+#include "model/segment_walk.h"
 #include "model/walk_watchers.h"
 #include "pipeline/stage_program.h"
 
@@ -50,8 +51,7 @@ class ModelStage final : public StageProgram {
   /// needed, except for those that are left out.
   using BatchAt = FunctionRef<Batch(int64_t i)>;
 
-  /// All references outlive the stage, which lives for a step. The gradient store counts
-  /// contributions, so last_gradient is not reported to it.
+  /// All references outlive the stage, which lives for a step.
   ModelStage(const Model& model, RankContext& context, StageSettings settings, BatchAt batch_at);
 
   TensorSet forward(int64_t micro_batch, int chunk, SegmentRange range, TensorSet in) override;
@@ -59,7 +59,6 @@ class ModelStage final : public StageProgram {
   TensorSet backward_input(int64_t micro_batch, int chunk, SegmentRange range,
                            TensorSet d_out) override;
   void backward_weight(int64_t micro_batch, int chunk, SegmentRange range) override;
-  void last_gradient(int) override {}
   void begin_chunk(int chunk) override;
   void reduce_chunk(int chunk) override;
   /// The tensors that the segments beyond the end of the chunk read; for gradients, those that need
@@ -85,11 +84,11 @@ class ModelStage final : public StageProgram {
   void upload_until(int64_t micro_batch);
   MicroBatch& at(int64_t micro_batch);
   InChunk& at(MicroBatch& micro_batch, int chunk, int64_t number);
-  TensorSet run_forward(const Batch& batch, size_t chunk, SegmentRange range, TensorSet in,
-                        SavedStore& saved);
+  SegmentWalk walk(MicroBatch& micro_batch, int chunk, int64_t number);
+  TensorSet run_forward(const SegmentWalk& walk, int chunk, SegmentRange range, TensorSet in);
   /// Both halves of the backward, or only the first.
   TensorSet backward_through(int64_t micro_batch, int chunk, SegmentRange range, TensorSet d_out,
-                             bool both);
+                             SegmentWork work);
   /// What crosses the two ends of a chunk for a micro-batch, as segments declare it.
   struct Edges {
     Edge into, from;

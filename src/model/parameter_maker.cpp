@@ -267,6 +267,8 @@ double ParameterMaker::into_stream_deviation() const {
 
 Norm ParameterMaker::norm(const std::string& path, const std::string& name, int64_t size,
                           NormKind kind, ReplicaGradient gradient, double epsilon) const {
+  const double eps = epsilon > 0 ? epsilon : config_.norm_eps;
+  if (name.empty()) return Norm({.kind = kind, .eps = eps}, size);
   Parameter weight = vector(path + ".weight", size, 1 - config_.norm_weight_offset);
   weight.parts = {replicated(name + ".weight", {size}, gradient)};
   ParameterPointer bias;
@@ -275,8 +277,7 @@ Norm ParameterMaker::norm(const std::string& path, const std::string& name, int6
     b.parts = {replicated(name + ".bias", {size}, gradient)};
     bias = share(std::move(b));
   }
-  return Norm({kind, epsilon > 0 ? epsilon : config_.norm_eps, config_.norm_weight_offset},
-              share(std::move(weight)), bias);
+  return Norm({kind, eps, config_.norm_weight_offset}, share(std::move(weight)), bias);
 }
 
 Part ParameterMaker::replicated(std::string name, const Shape& shape,

@@ -24,6 +24,11 @@ namespace viaduct {
 inline bool fuses_experts(const TensorNames& names) {
   return names.expert_gate.empty() && !names.expert_up.empty();
 }
+/// Whether the expert that all tokens use has gate and up in one tensor, names.shared_up, gate
+/// first (Granite).
+inline bool fuses_shared_expert(const TensorNames& names) {
+  return names.shared_gate.empty() && !names.shared_up.empty();
+}
 /// The end of the name of such a tensor's bias.
 inline constexpr const char* kExpertBiasSuffix = "_bias";
 /// Of the bias of a router's choice, the whole name; "{}" is the layer.
@@ -143,7 +148,8 @@ class ParameterMaker {
   ParameterPointer experts_bias(const std::string& path, const std::string& name,
                                 int64_t features) const;
 
-  /// A norm over `size` features under the family's name for it. `epsilon`: 0: the model's.
+  /// A norm over `size` features under the family's name for it; without weights where the name is
+  /// empty (OLMo). `epsilon`: 0: the model's.
   Norm norm(const std::string& path, const std::string& name, int64_t size, NormKind kind,
             ReplicaGradient gradient, double epsilon = 0) const;
 

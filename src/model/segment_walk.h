@@ -14,14 +14,18 @@ class SegmentWalk {
  public:
   /// Of one micro-batch; all references outlive the walk.
   SegmentWalk(const ModelChunk& chunk, RankContext& context, const Batch& batch, SavedStore& saved,
-              SegmentHookList hooks)
+              SegmentHookList hooks = {})
       : chunk_(chunk), context_(context), batch_(batch), saved_(saved), hooks_(hooks) {}
 
   // CommError for a range that the chunk does not have; ShapeError as forward_through and
   // backward_through.
 
+  /// `in` is empty where the range begins with the embedding; the result is empty where it ends
+  /// with the head, which adds the micro-batch's losses to context.loss_state.
   TensorSet forward(SegmentRange range, TensorSet in) const;
-  /// `work`: backward or backward_input.
+  /// The backward of what `forward` kept: `d_out` is the gradient of what the forward returned, the
+  /// result that of its input. `work`: backward, or backward_input, so that weight gradients may
+  /// come later.
   TensorSet backward(SegmentRange range, TensorSet d_out, SegmentWork work) const;
   void backward_weight(SegmentRange range) const;
 

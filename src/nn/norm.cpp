@@ -32,7 +32,7 @@ Norm::Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
            std::shared_ptr<const Parameter> bias)
     : spec_(spec), size_(weight->shape[0]), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
-Norm::Norm(double eps, int64_t size) : spec_{.eps = eps}, size_(size) {}
+Norm::Norm(NormSpec spec, int64_t size) : spec_(spec), size_(size) {}
 
 Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved,
                      const ProducedForms& forms) const {

@@ -21,8 +21,8 @@ class Norm {
   /// `bias` may be null.
   Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
        std::shared_ptr<const Parameter> bias);
-  /// An RMS norm over `size` features without weights.
-  Norm(double eps, int64_t size);
+  /// A norm over `size` features without weights and bias.
+  Norm(NormSpec spec, int64_t size);
 
   /// y = norm(x), x [R, H] or [T, N, H], in the activation or the stream format; y is new,
   /// contiguous and in the activation format.

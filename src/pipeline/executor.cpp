@@ -17,7 +17,6 @@ class Executor {
 
   void run(const Action& action) {
     if (action.begins >= 0) program_.begin_chunk(action.begins);
-    if (action.last_gradient) program_.last_gradient(action.chunk);
     if (follower_ == nullptr) {
       work(action);
     } else if (follower_->before(action)) {

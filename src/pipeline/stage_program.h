@@ -22,9 +22,6 @@ class StageProgram {
                                    TensorSet d_out) = 0;
   virtual void backward_weight(int64_t micro_batch, int chunk, SegmentRange range) = 0;
 
-  /// Called right before the action after which the chunk's weight gradients are complete:
-  /// reductions may start from inside it.
-  virtual void last_gradient(int chunk) = 0;
   /// Called right after the backward at which, counted on all stages alike, the chunk's weight
   /// gradients are complete (Action::reduces): a time to start their reduction everywhere. Not
   /// called for chunks that complete too late in the step.

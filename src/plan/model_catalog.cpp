@@ -61,6 +61,16 @@ std::string family_of(Row row) {
   return row["model"].starts_with("qwen3") ? "qwen3_moe" : "mixtral";
 }
 
+/// The window of every second layer, the first one included.
+void add_windows(Row row, std::vector<std::string>& overrides) {
+  const std::string attention = row["attention"];
+  overrides.push_back("model.window_size=" + attention.substr(attention.rfind(' ') + 1));
+  std::string which;
+  for (int layer = 0; layer < std::stoi(row["layers"]); ++layer)
+    which += fmt::format("{}{}", layer == 0 ? "" : ", ", layer % 2 == 0 ? 1 : 0);
+  overrides.push_back(fmt::format("model.window_layers=[{}]", which));
+}
+
 /// Latent attention, and which layers have experts.
 void add_latent(Row row, std::vector<std::string>& overrides) {
   const auto add = [&](const char* field, const std::string& value) {
@@ -110,6 +120,7 @@ std::vector<std::string> catalog_model(const std::string& name) {
     if (family != "gpt2" && row["attention"] != "MLA")
       add("num_query_groups", "kv_heads"), add("kv_channels", "head_dim");
     if (row["attention"] == "MLA") add_latent(row, overrides);
+    if (has_windows(row)) add_windows(row, overrides);
     add("vocab_size", "vocab");
     add("num_moe_experts", "experts"), add("moe_router_topk", "topk");
     add("moe_ffn_hidden_size", "moe_ffn");

@@ -35,9 +35,12 @@ struct OpTimeSettings {
   /// Time of all products, against those of the record: other trainers repeat single products in
   /// the backward, for which there is no unit of recomputation here.
   double product_repeats = 1;
+  /// Seconds that the backward of activations takes longer for each byte of its operands: with one
+  /// release of other trainers' libraries it was slow.
+  double activation_gradient_delay = 0;
   double vector_share = 0.6;     // of the FP32 peak that kernels without matrix units reach
   double bandwidth_share = 0.9;  // of the memory bandwidth that large kernels reach
-  double extra_passes = 3.0;     // fitted: time of all other kernels, against our fused ones
+  double extra_passes = 3.0;     // fitted: time of all but products, against our fused kernels
   double start_seconds = 2e-6;   // from one kernel to the next on the device
   double half_seconds = 5e-6;    // a product that takes this long at full rate reaches half of it
   double half_bytes = 2e6;       // a pass over this many bytes reaches half of the bandwidth

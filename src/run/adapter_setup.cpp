@@ -20,7 +20,7 @@
 #include "model/router_adapters.h"
 #include "run/adapter_fields.h"
 #include "run/grown_vocabulary.h"
-#include "run/validate_precision.h"
+#include "run/rules/product_sizes.h"
 
 namespace viaduct {
 namespace {

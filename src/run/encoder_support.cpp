@@ -31,12 +31,14 @@ void validate_stages(const RunConfig& config, Problems& problems) {
     }
     return;
   }
-  const bool unread = config.checkpoint.pretrained_checkpoint || config.model.hf_config;
+  // Of a folder that is not read yet.
+  const bool unknown = (config.checkpoint.pretrained_checkpoint || config.model.hf_config) &&
+                       config.model.encoder.encoder_num_layers.is_auto();
   const int64_t layers = encoder_layers(config);
   const VisionFields& vision = config.model.vision;
   // How many blocks of a tower are read is known with the model (validate_vision).
   const bool images = vision.folder_takes_images && vision.read_images;
-  if (layers == 0 && !images && (!unread || !config.model.encoder.encoder_num_layers.is_auto())) {
+  if (layers == 0 && !images && !unknown) {
     problems.add("{}: {} needs a model with an encoder, and {}; expected 0", kStages, stages,
                  vision.folder_takes_images
                      ? "model.read_images = false leaves the vision tower out"
@@ -60,7 +62,7 @@ void validate_stages(const RunConfig& config, Problems& problems) {
           "tensor_model_parallel_size = {}; expected false",
           kTensor, tensor, tp);
     }
-  } else if (own != tp) {
+  } else if (own != tp && !unknown) {
     problems.add(
         "{}: {} that differs from tensor_model_parallel_size = {} is not implemented for an "
         "encoder-decoder model; nearest: 0 or {}",

@@ -45,11 +45,11 @@ struct GraphConfig {
 
 FieldGroup graph_fields(GraphConfig& config);
 
+/// Kernels of a GPU are launched, or in a dry run would be: only these can be captured.
+bool launches_kernels(const RunConfig& config);
 /// Whether forward and backward of whole steps are captured, on this run's device.
 bool captures_steps(const RunConfig& config);
 /// Whether layers are, each by itself.
 bool captures_layers(const RunConfig& config);
-/// The features of the run that cannot be captured.
-void validate_graphs(const RunConfig& config, Problems& problems);
 
 }  // namespace viaduct

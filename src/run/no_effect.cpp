@@ -6,9 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "run/no_effect_rules.h"
-#include "run/overlap_fields.h"
 #include "run/parallel_settings.h"
+#include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
@@ -40,6 +39,9 @@ class Alternatives {
     return schema_.find(name)->idle_reason();
   }
 
+  /// A name whose values that ask for nothing are accepted; no setting of the configuration.
+  bool is_planned(const std::string& name) const { return !schema_.find(name)->current; }
+
   /// Whether the field has the same value without being given.
   bool is_default(const std::string& name) {
     if (without(name) == nullptr) return false;
@@ -70,91 +72,21 @@ class Alternatives {
   Schema schema_ = run_schema(other_);
 };
 
-GemmOverlapTable overlap_table(const RunConfig& config) {
-  Problems said;  // by validate
-  return resolve_gemm_overlap(config.tensor_overlap,
-                              {.tp = config.parallel.tensor_model_parallel_size,
-                               .features = config.model.hidden_size.value(),
-                               .on_gpu = tells_kernels(config)},
-                              said);
-}
-
-/// Whether the table of GEMMs is the same without this one of its fields, and why.
-std::string same_overlap(const RunConfig& config, const std::string& name,
-                         Alternatives& alternatives) {
-  if (std::find(std::begin(kOverlapFields), std::end(kOverlapFields), name) ==
-      std::end(kOverlapFields))
-    return "";
-  if (name.starts_with("comm_overlap.") && !tells_kernels(config) &&
-      is_kernel_setting(std::string_view(name).substr(name.find('.') + 1)))
-    return stated("dist.device", config.dist.device_kind()) + " has no kernels of NCCL";
-  if (config.parallel.tensor_model_parallel_size == 1)
-    return "model.tensor_model_parallel_size = 1";
-  if (!config.tensor_overlap.tp_comm_overlap.value()) return "comm_overlap.tp_comm_overlap is off";
-  const RunConfig* other = alternatives.without(name);
-  return reason_if(other != nullptr && overlap_table(*other) == overlap_table(config),
-                   "each GEMM that allows it does the same by default");
-}
-
-constexpr std::string_view kOfValues[] = {"train.exit_interval",
-                                          "train.exit_duration_in_mins",
-                                          "train.nan_loss_action",
-                                          "train.max_skipped_in_a_row",
-                                          "train.max_skipped_rate",
-                                          "train.skip_train",
-                                          "train.iterations_to_skip",
-                                          "train.check_weight_hash_across_dp_replicas_interval",
-                                          "train.exit_signals",
-                                          "dist.threads_per_rank",
-                                          "dist.distributed_timeout_minutes"};
-constexpr std::string_view kInVirtualTime[] = {"checkpoint.save",
-                                               "checkpoint.pretrained_checkpoint",
-                                               "dataset.sequence_length",
-                                               "logger.log_interval",
-                                               "logger.log_throughput",
-                                               "logger.tensorboard_dir",
-                                               "logger.flops"};
-/// They say how long the documents of a row are, where there are any.
-constexpr std::string_view kOfRows[] = {"dataset.blend",
-                                        "dataset.blend_per_split",
-                                        "dataset.split",
-                                        "dataset.packed_sequence_size",
-                                        "dataset.packing_algorithm",
-                                        "dataset.packing_split",
-                                        "dataset.pad_seq_to_mult",
-                                        "dataset.enable_offline_packing",
-                                        "dataset.offline_packing_specs",
-                                        "dataset.packed_sequence_specs"};
-constexpr std::string_view kSectionsOfValues[] = {
-    "checkpoint.", "dataset.", "logger.", "validation.", "profiling.", "rng.", "tensor_inspect."};
-
-/// Fields for computing, reading data and saving, which have no effect in virtual time.
-bool needs_values(const std::string& name) {
-  const auto is = [&](std::string_view other) { return name == other; };
-  if (std::any_of(std::begin(kInVirtualTime), std::end(kInVirtualTime), is)) return false;
-  return std::any_of(std::begin(kOfValues), std::end(kOfValues), is) ||
-         std::any_of(std::begin(kSectionsOfValues), std::end(kSectionsOfValues),
-                     [&](std::string_view section) { return name.starts_with(section); });
-}
-
+/// The first rule that says why the field does nothing.
 std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
                       const std::string& name, Alternatives& alternatives) {
-  if (name == "dist.cluster")
-    return reason_if(!config.dist.simulated(),
-                     stated("dist.device", config.dist.device_kind()) + ", not sim");
-  const bool of_rows = config.dataset.packing.conversations &&
-                       std::find(std::begin(kOfRows), std::end(kOfRows), name) != std::end(kOfRows);
-  if (config.dist.simulated() && needs_values(name) && !of_rows)
-    return "dist.device = sim: nothing is computed, read or saved";
+  if (std::string reason = idle_in_virtual_time(config, name); !reason.empty()) return reason;
   if (std::string reason = alternatives.idle_reason(name); !reason.empty()) return reason;
-  for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
-                           training_without_effect, data_without_effect, gpus_without_effect}) {
-    for (const NoEffectRule& rule : table()) {
+  for (const Topic& topic : topics()) {
+    for (const NoEffectRule& rule : topic.idle) {
       if (std::find(rule.fields.begin(), rule.fields.end(), name) == rule.fields.end()) continue;
       if (std::string reason = rule.reason(config, outcome); !reason.empty()) return reason;
+      const RunConfig* other = rule.same ? alternatives.without(name) : nullptr;
+      if (std::string reason = other ? rule.same(config, *other) : ""; !reason.empty())
+        return reason;
     }
   }
-  return same_overlap(config, name, alternatives);
+  return "";
 }
 
 }  // namespace
@@ -164,6 +96,7 @@ std::vector<std::string> settings_without_effect(const RunConfig& config,
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // and their fields
   Alternatives alternatives(config);
   for (const auto& [name, value] : outcome.given) {
+    if (alternatives.is_planned(name)) continue;  // it was accepted because it asks for nothing
     const std::string reason = reason_of(config, outcome, name, alternatives);
     if (reason.empty()) continue;
     // What the files of an adapter say took the place of the given value.
@@ -179,6 +112,11 @@ std::vector<std::string> settings_without_effect(const RunConfig& config,
     lines.push_back(fmt::format("{} {} no effect here: {}", fmt::join(names, ", "),
                                 names.size() == 1 ? "has" : "have", reason));
   }
+  // Where nothing overlaps, the whole table has no effect.
+  std::vector<std::string> of_gemms;
+  Problems said;  // by validate
+  if (gemm_overlap(config, said, &of_gemms) != GemmOverlapTable{})
+    lines.insert(lines.end(), of_gemms.begin(), of_gemms.end());
   return lines;
 }
 

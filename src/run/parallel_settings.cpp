@@ -64,13 +64,17 @@ bool tells_kernels(const RunConfig& config) {
          (dist.simulated() && dist.cluster.has_value());
 }
 
-OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
-                                     const LatentSizes& latent) {
+OverlapConditions overlap_conditions(const RunConfig& config) {
   // A single stage runs both halves of a backward in sequence.
   const bool waits = (config.parallel.stages() > 1 && config.pipeline.delays_weight_gradients()) ||
                      config.pipeline.delay_wgrad_compute;
   const Quantization products = precision_recipe(config.mixed_precision).products;
-  const int64_t features = std::gcd(hidden, std::gcd(latent.q_rank, latent.kv_rank));
+  int64_t features = config.model.hidden_size.value_or(0);
+  if (const LatentFields& latent = config.model.latent;
+      latent.multi_latent_attention.value_or(false)) {
+    features = std::gcd(features, latent.q_lora_rank.value_or(std::nullopt).value_or(0));
+    features = std::gcd(features, latent.kv_lora_rank.value_or(0));
+  }
   return {config.parallel.tensor_model_parallel_size,
           features,
           waits,
@@ -78,6 +82,11 @@ OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
           products.rows_of_weight(),
           tells_kernels(config),
           wants_symmetric_memory(config)};
+}
+
+GemmOverlapTable gemm_overlap(const RunConfig& config, Problems& problems,
+                              std::vector<std::string>* notes) {
+  return resolve_gemm_overlap(config.tensor_overlap, overlap_conditions(config), problems, notes);
 }
 
 void resolve_parallel(RunConfig& config) {

@@ -21,7 +21,7 @@ int64_t encoder_layers(const RunConfig& config);
 int64_t encoder_tokens(const RunConfig& config);
 
 /// Fast domains in which ranks that exchange tokens lie, where tokens are sent by domain; else 1.
-/// That an explicit `hierarchical` fits is validated (validate_experts.cpp).
+/// That an explicit `hierarchical` fits is validated (rules/expert_exchange.cpp).
 int expert_domains(const RunConfig& config);
 
 /// dp · cp: the ranks that documents are shared among under hybrid context parallel.
@@ -38,10 +38,15 @@ int64_t kept_logits_bytes(const RunConfig& config);
 /// simulated run, whether they would.
 bool tells_kernels(const RunConfig& config);
 
-/// What the table of overlapped GEMMs depends on. Pipelined GEMMs put out the hidden size (0: not
-/// known yet) and, as gradients, the compressed queries, keys and values of latent attention.
-OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
-                                     const LatentSizes& latent);
+/// What the table of overlapped GEMMs depends on, as far as it is known yet. Pipelined GEMMs put
+/// out the hidden size and, as gradients, the compressed queries, keys and values of latent
+/// attention.
+OverlapConditions overlap_conditions(const RunConfig& config);
+
+/// The exchanges of tensor ranks that run beside GEMMs: one table for checks, for ResolvedRun, and
+/// for the question what a setting changes. Problems and notes as of resolve_gemm_overlap.
+GemmOverlapTable gemm_overlap(const RunConfig& config, Problems& problems,
+                              std::vector<std::string>* notes = nullptr);
 
 /// Replaces every `auto` of parallelism. model.seq_length may still be `auto`.
 void resolve_parallel(RunConfig& config);

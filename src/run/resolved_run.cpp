@@ -80,12 +80,9 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
   s.fusions = config.fusion.fusions();
   s.sequence_parallel =
       parallel.tensor_model_parallel_size > 1 && parallel.sequence_parallel.value_or(false);
-  if (s.sequence_parallel) {
-    Problems problems;
-    s.overlap = resolve_gemm_overlap(
-        config.tensor_overlap, overlap_conditions(config, model.hidden, model.latent), problems);
-    problems.throw_if_any();
-  }
+  Problems problems;
+  s.overlap = gemm_overlap(config, problems);
+  problems.throw_if_any();
   for (int64_t block = 0; block < model.layers + model.mtp_layers; ++block)
     s.context_exchange.push_back(config.context_parallel.exchange(model.kind_of(block)));
   s.adapters = config.peft.resolved;

@@ -36,7 +36,9 @@ struct ResolvedRun {
   Parallelism parallelism;
   MemorySettings memory;
   OptimizerSettings optimizer;
-  StoreSettings store = store_settings({}, 1, false);
+  /// By itself, without a configuration: the defaults of section `ddp` on one rank.
+  StoreSettings store{
+      .overlap_grad_reduce = true, .overlap_param_gather = true, .align_grad_reduce = true};
   /// A step whose gradients are not finite updates nothing.
   bool check_for_nan_in_grad = true;
   /// The loss is a mean over all scored tokens of the global batch; false: the mean of the

@@ -87,9 +87,6 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   // Rules over several fields would only repeat what is wrong with one.
   if (problems.empty()) {
     validate(loaded.config, loaded.outcome, problems);
-    Problems said;  // by validate
-    resolve_gemm_overlap(loaded.config.tensor_overlap, {.on_gpu = tells_kernels(loaded.config)},
-                         said, &loaded.outcome.notes);
     const std::string other_memory = why_not_symmetric(loaded.config);
     if (loaded.config.dist.nccl_ub && !loaded.config.dist.disable_symmetric_registration &&
         !other_memory.empty() && loaded.config.dist.on_cuda())

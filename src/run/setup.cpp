@@ -164,13 +164,17 @@ void note_profiler(RunSetup& setup) {
       nsys_command(profiling, program_of_process()));
 }
 
-void note_waiting_gradients(RunSetup& setup) {
-  const OverlapConditions conditions =
-      overlap_conditions(setup.config, setup.model.hidden, setup.model.latent);
-  Problems said;  // reported by validation
-  std::string note = waiting_gradients_note(
-      resolve_gemm_overlap(setup.config.tensor_overlap, conditions, said), conditions);
+/// What is notable in a run on its ranks.
+void note_run(RunSetup& setup, const ResolvedRun& run, RunInput input) {
+  if (const auto& domain = setup.config.dist.nvlink_domain_size) {
+    for (const std::string& note : domain_notes(run.parallelism.mesh, *domain))
+      setup.notes.push_back(note);
+  }
+  std::string note = waiting_gradients_note(run.layers.overlap, overlap_conditions(setup.config));
   if (!note.empty()) setup.notes.push_back(std::move(note));
+  const bool longrope = setup.model.rotary.scaling == RopeScalingKind::longrope;
+  if (input == RunInput::rows && longrope)
+    note_longrope(setup.model.rotary, "rows of", run.positions, setup.notes);
 }
 
 /// Checks that model, tokenizer and data set agree; lists all problems at once.
@@ -316,16 +320,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   setup.warnings = unusual_settings(config);
   for (const auto& [name, value] : loaded.outcome.given) setup.given.push_back(name);
   note_profiler(setup);
-  if (const auto& domain = config.dist.nvlink_domain_size) {
-    const ResolvedRun run = resolve_run(config, setup.model);
-    for (const std::string& note : domain_notes(run.parallelism.mesh, *domain))
-      setup.notes.push_back(note);
-  }
-  note_waiting_gradients(setup);
-  const bool longrope = setup.model.rotary.scaling == RopeScalingKind::longrope;
-  if (input == RunInput::rows && longrope)
-    note_longrope(setup.model.rotary, "rows of", resolve_run(config, setup.model).positions,
-                  setup.notes);
+  note_run(setup, resolve_run(config, setup.model), input);
   // The original file, unless overrides changed the model.
   setup.hf_config = write_hf_config(setup.model);
   if (base) {

@@ -1,5 +1,5 @@
 #pragma once
-// Rules over fields of several folders.
+// Rules over fields of several folders, topic by topic (rules/rules.h).
 
 #include "config/problems.h"
 #include "run/run_config.h"

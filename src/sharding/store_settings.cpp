@@ -71,12 +71,6 @@ StoreSettings store_settings(const DdpConfig& config) {
   return settings;
 }
 
-StoreSettings store_settings(DdpConfig config, int64_t data_ranks,
-                             bool several_chunks_of_several_stages) {
-  config.resolve(data_ranks, several_chunks_of_several_stages);
-  return store_settings(config);
-}
-
 StoreSettings settings_in_effect(StoreSettings settings, const PrecisionRecipe& recipe,
                                  const ParallelGroups& groups, size_t chunks,
                                  bool has_second_memory) {

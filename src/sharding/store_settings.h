@@ -72,13 +72,12 @@ struct StoreSettings {
   /// This rank's shards of weights and main gradients also live there: a unit's weights are fetched
   /// before their gather. Needs shard_weights.
   bool offload_shards = false;
+
+  bool operator==(const StoreSettings&) const = default;
 };
 
 /// Of a resolved configuration.
 StoreSettings store_settings(const DdpConfig& config);
-/// Of one whose `auto`s are resolved for these ranks (DdpConfig::resolve).
-StoreSettings store_settings(DdpConfig config, int64_t data_ranks,
-                             bool several_chunks_of_several_stages);
 
 /// What of them has an effect on these ranks, on a rank with `chunks` chunks of the model.
 /// ShapeError if `groups` shards what the settings do not, or if settings exclude each other.

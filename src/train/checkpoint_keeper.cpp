@@ -13,7 +13,7 @@
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
 #include "run/adapter_setup.h"
-#include "train/base_model.h"
+#include "run/base_model.h"
 #include "train/check_resume.h"
 #include "train/resume_schedules.h"
 #include "train/run_checkpoint.h"

@@ -155,8 +155,11 @@ void RunEvaluations::answer_prompts(const Place& place) const {
   if (!prompts_) return;
   const double begin = steady_seconds();
   const TrainState& state = place.state;
-  AnswerMetrics metrics{state.step, state.consumed_samples, state.consumed_tokens,
-                        viaduct::answer_prompts(place.engine, *run_.setup.tokenizer, *prompts_)};
+  AnswerMetrics metrics{state.step, state.consumed_samples, state.consumed_tokens};
+  const std::vector<std::string> answers =
+      viaduct::answer_prompts(place.engine, *run_.setup.tokenizer, *prompts_);
+  for (size_t i = 0; i < answers.size(); ++i)
+    metrics.answers.push_back({prompts_->texts[i].text, answers[i]});
   metrics.seconds = steady_seconds() - begin;
   place.log.answers(metrics);
 }

@@ -11,11 +11,11 @@
 
 #include "checkpoint/run_lock.h"
 #include "engine/engine.h"
+#include "inference/sample_answers.h"
+#include "inference/task_evaluation.h"
 #include "report/metrics_log.h"
 #include "run/resolved_run.h"
 #include "run/setup.h"
-#include "train/sample_answers.h"
-#include "train/task_evaluation.h"
 #include "train/train_state.h"
 #include "train/training_data.h"
 #include "train/watched_metric.h"

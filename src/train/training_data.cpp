@@ -9,10 +9,10 @@
 #include "data/score_mask.h"
 #include "data/vocabulary_check.h"
 #include "engine/sample_batch.h"
+#include "run/run_images.h"
 #include "run/run_length.h"
+#include "run/template_warnings.h"
 #include "train/measured_on.h"
-#include "train/run_images.h"
-#include "train/template_warnings.h"
 
 namespace viaduct {
 namespace {

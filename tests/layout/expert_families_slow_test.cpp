@@ -65,8 +65,10 @@ std::vector<ModelLayout> cases() {
                                          "model.recompute_modules=[core_attn,layernorm]"},
                                         "unfused_recompute")});
   // A bias of a softmax's choice, and others' in their places in files; weights that experts which
-  // were not chosen have a part in, behind layer norms.
-  for (const char* model : {"ernie4_5_moe", "minimax_m2", "phimoe"}) {
+  // were not chosen have a part in, behind layer norms; an expert of all tokens with gate and up in
+  // one tensor.
+  for (const char* model :
+       {"ernie4_5_moe", "minimax_m2", "phimoe", "granitemoeshared", "solar_open"}) {
     list.push_back({model, experts(2, layout(2, 1, 1, 1))});
     list.push_back({model, experts(2, layout(1, 2, 1, 1))});
     list.push_back({model, experts(2, layout(2, 1, 2, 1, {two}))});

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 
 #include "generate/prompts.h"
+#include "inference/text_evaluation.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/language_model.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
-#include "train/text_evaluation.h"
 
 namespace viaduct {
 namespace {

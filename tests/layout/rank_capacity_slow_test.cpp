@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "engine/engine.h"
+#include "model/segment_walk.h"
 #include "nn/moe/moe_edges.h"
 #include "ops/elementwise.h"
 #include "run/launch.h"
@@ -136,11 +137,10 @@ std::vector<Choices> routed(const LayoutCase& c, const Overrides& more) {
     SavedStore nothing(false);
     FirstRouter router(place);
     SegmentHooks* hooks[] = {&router};
-    engine.model().forward(
-        context, 0, {},
+    const Batch batch =
         engine.upload_part(batch_of(engine.groups().dp().rank(),
-                                    setup.config.model.seq_length.value(), setup.model.vocabulary)),
-        {}, nothing, hooks);
+                                    setup.config.model.seq_length.value(), setup.model.vocabulary));
+    SegmentWalk(engine.model().chunks()[0], context, batch, nothing, hooks).forward({}, {});
     all[static_cast<size_t>(world->rank())] = std::move(router.choices);
   });
   return all;

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "inference/generation.h"
 #include "run/inference_setup.h"
 #include "support/temporary_folder.h"
-#include "train/generation.h"
 
 namespace viaduct::test {
 

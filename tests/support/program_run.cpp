@@ -59,8 +59,9 @@ class Rank {
     resolved_.parallelism.schedule.kind = layout.kind;
     resolved_.memory.saved_policy = run.policy;
     resolved_.memory.packed_weights = run.packed_weights;
-    resolved_.store =
-        store_settings(run.ddp, groups.dp_cp().size(), layout.pp > 1 && layout.virtual_stages > 1);
+    DdpConfig ddp = run.ddp;
+    ddp.resolve(groups.dp_cp().size(), layout.pp > 1 && layout.virtual_stages > 1);
+    resolved_.store = store_settings(ddp);
     resolved_.check_for_nan_in_grad = run.ddp.check_for_nan_in_grad;
     engine_.emplace(*device_, ops_, run.model, resolved_, std::move(groups));
     if (second_) engine_->offload_to(*second_);

@@ -1,5 +1,6 @@
 #include "support/tensor_ranks.h"
 #include "model/model_place.h"
+#include "model/segment_walk.h"
 
 #include <gtest/gtest.h>
 
@@ -190,8 +191,9 @@ class Rank {
   std::vector<double> logits() {
     RankContext context = make_context(false);
     SavedStore nothing(false);
-    const Tensor hidden =
-        model_->forward(context, 0, model_->before_head(0), cut(), {}, nothing).get(kHidden);
+    const Batch batch = cut();
+    const SegmentWalk walk(model_->chunks()[0], context, batch, nothing);
+    const Tensor hidden = walk.forward(model_->before_head(0), {}).get(kHidden);
     const HeadSegment& head = *model_->head();
     return values(head.logits(context, head.final_norm(context, hidden)));
   }
@@ -211,22 +213,20 @@ class Rank {
     return list;
   }
   void walk_forward(RankContext& context, const Batch& batch, SavedStore& saved) {
+    const SegmentWalk walk(model_->chunks()[0], context, batch, saved, hooks_);
     TensorSet set;
-    for (const SegmentRange& range : ranges())
-      set = model_->forward(context, 0, range, batch, set, saved, hooks_);
+    for (const SegmentRange& range : ranges()) set = walk.forward(range, set);
   }
   void walk_backward(RankContext& context, const Batch& batch, SavedStore& saved) {
     const bool halves = run_.walk == TensorRun::Walk::halves;
     std::vector<SegmentRange> list = ranges();
     std::reverse(list.begin(), list.end());
+    const SegmentWalk walk(model_->chunks()[0], context, batch, saved, hooks_);
     TensorSet set;
-    for (const SegmentRange& range : list) {
-      set = halves ? model_->backward_input(context, 0, range, batch, set, saved, hooks_)
-                   : model_->backward(context, 0, range, batch, set, saved, hooks_);
-    }
-    if (!halves) return;
     for (const SegmentRange& range : list)
-      model_->backward_weight(context, 0, range, batch, saved, hooks_);
+      set = walk.backward(range, set, halves ? SegmentWork::backward_input : SegmentWork::backward);
+    if (!halves) return;
+    for (const SegmentRange& range : list) walk.backward_weight(range);
   }
   RankContext make_context(bool training) {
     return {.ops = {*device_, ops_},

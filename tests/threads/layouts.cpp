@@ -76,7 +76,9 @@ ResolvedRun run_of(const ModelConfig& model, const Layout& layout) {
   overlap.tp_comm_overlap = true;
   Problems problems;
   run.layers.overlap = resolve_gemm_overlap(overlap, {layout.tp, model.hidden}, problems);
-  run.store = store_settings({}, layout.dp * layout.cp, layout.pp > 1);
+  DdpConfig ddp;
+  ddp.resolve(layout.dp * layout.cp, layout.pp > 1);
+  run.store = store_settings(ddp);
   run.store.bucket_elements = 1000;  // several buckets
   return run;
 }

@@ -24,15 +24,15 @@ def sizes_of_family(family):
     """Small sizes in place of those that a family brings along."""
     sizes = {}
     latent = "deepseek" in family or family in ("kimi_k2", "glm4_moe_lite")
-    if "moe" in family or family in ("mixtral", "gpt_oss", "llama4_text", "minimax_m2", "dots1") or latent:
+    if "moe" in family or family in ("mixtral", "gpt_oss", "llama4_text", "minimax_m2", "dots1", "solar_open") or latent:
         sizes.update(EXPERTS)
     if latent:
         sizes.update(LATENT)
     if family in ("deepseek_v3", "kimi_k2", "glm4_moe_lite"):
         sizes.update(GROUPS)
-    if ("_moe" in family and family != "hunyuan_v1_moe") or family in ("dots1", "llama4_text") or latent:
+    if ("_moe" in family and family != "hunyuan_v1_moe") or family in ("dots1", "llama4_text", "solar_open") or latent:
         sizes.update(OWN_WIDTH)
-    if family in ("qwen2_moe", "glm4_moe", "ernie4_5_moe", "dots1", "llama4_text") or latent:
+    if family in ("qwen2_moe", "glm4_moe", "ernie4_5_moe", "dots1", "llama4_text", "solar_open") or latent:
         sizes.update(SHARED)
     if family == "hunyuan_v1_moe":  # as wide as the others
         sizes["model.moe_shared_expert_intermediate_size"] = TINY["model.ffn_hidden_size"]

@@ -28,6 +28,16 @@ def gpt2(**fields):
     return config
 
 
+def gpt_bigcode(**fields):
+    return gpt2(**{"model_type": "gpt_bigcode", **fields})
+
+
+def gpt_neo(**fields):
+    return {
+        "model_type": "gpt_neo", "vocab_size": 300, "hidden_size": 60, "num_layers": 3, "num_heads": 4, "max_position_embeddings": 256,
+        "attention_types": [[["global", "local"], 1], [["local"], 1]], "window_size": 17, "bos_token_id": 0, "eos_token_id": 0, **fields}
+
+
 def gptj(**fields):
     return {
         "model_type": "gptj", "vocab_size": 300, "n_embd": 60, "n_layer": 3, "n_head": 3, "n_positions": 256, "rotary_dim": 8,
@@ -122,6 +132,12 @@ CASES = {
     "gpt2_relu": (gpt2(activation_function="relu"), 64),
     "gpt2_quick_gelu": (gpt2(activation_function="quick_gelu"), 64),
     "gpt2_silu_unscaled": (gpt2(activation_function="silu", scale_attn_weights=False), 64),
+    "gpt_bigcode": (gpt_bigcode(), 64),
+    "gpt_bigcode_own_keys": (gpt_bigcode(multi_query=False, tie_word_embeddings=False, n_inner=100, n_embd=48, n_head=3,
+                                         layer_norm_epsilon=1e-4, scale_attn_weights=False), 200),
+    "gpt_neo": (gpt_neo(), 64),
+    "gpt_neo_inner": (gpt_neo(tie_word_embeddings=False, intermediate_size=100, activation_function="gelu", layer_norm_epsilon=1e-4,
+                              num_layers=4, attention_types=[[["local", "global"], 2]]), 200),
     "llama": (decoder("llama"), 64),
     "llama_tied_long": (decoder("llama", tie_word_embeddings=True, num_hidden_layers=3), 200),
     "llama_biases": (decoder("llama", attention_bias=True, mlp_bias=True), 64),
@@ -197,6 +213,11 @@ CASES = {
                            residual_multiplier=0.3, logits_scaling=3.0, num_local_experts=5, num_experts_per_tok=2), 64),
     "granitemoe_bias": (decoder("granitemoe", attention_bias=True, attention_multiplier=0.3, num_local_experts=6,
                                 num_experts_per_tok=3), 200),
+    "granitemoeshared": (decoder("granitemoeshared", tie_word_embeddings=True, embedding_multiplier=4.0, attention_multiplier=0.2,
+                                 residual_multiplier=0.3, logits_scaling=3.0, num_local_experts=5, num_experts_per_tok=2,
+                                 shared_intermediate_size=72), 64),
+    "granitemoeshared_bias": (decoder("granitemoeshared", attention_bias=True, attention_multiplier=0.3, num_local_experts=6,
+                                      num_experts_per_tok=3, shared_intermediate_size=40), 200),
     "gpt_oss": (decoder("gpt_oss", num_hidden_layers=4, head_dim=20, sliding_window=17, num_local_experts=6, num_experts_per_tok=2,
                         intermediate_size=40), 64),
     "gpt_oss_yarn": (decoder("gpt_oss", head_dim=16, sliding_window=40, num_local_experts=5, num_experts_per_tok=3,
@@ -222,6 +243,8 @@ CASES = {
     "smollm3": (decoder("smollm3", tie_word_embeddings=True, num_hidden_layers=5), 64),
     "smollm3_window": (decoder("smollm3", num_hidden_layers=3, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=19,
                                layer_types=[SLIDING, FULL, SLIDING], mlp_bias=True), 200),
+    "olmo": (decoder("olmo"), 64),
+    "olmo_bias": (decoder("olmo", num_key_value_heads=4, attention_bias=True, tie_word_embeddings=True, hidden_act="gelu"), 200),
     "olmo2": (decoder("olmo2"), 64),
     "olmo2_bias": (decoder("olmo2", num_key_value_heads=4, attention_bias=True, tie_word_embeddings=True, hidden_act="gelu"), 200),
     # transformers 5 takes no other base for the layers with a window from a file of version 4.
@@ -322,6 +345,16 @@ CASES = {
 }
 # Families that transformers 4.56 does not have.
 NEWER = {
+    # The positions of its class, which a file without any has, and its windows.
+    "cwm": (decoder("cwm", head_dim=20, rope_theta=None, num_hidden_layers=5, sliding_window=17), 200),
+    "cwm_bias": (decoder("cwm", head_dim=16, mlp_bias=True, tie_word_embeddings=True, sliding_window=9, layer_types=[SLIDING, FULL],
+                         rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 1000.0}), 64),
+    "ministral": (decoder("ministral", head_dim=20, num_hidden_layers=3, sliding_window=17, layer_types=[FULL, SLIDING, SLIDING]), 200),
+    "ministral_window": (decoder("ministral", head_dim=12, sliding_window=9, tie_word_embeddings=True), 64),
+    "solar_open": (shared_experts("solar_open", head_dim=16, intermediate_size=None, first_k_dense_replace=0), 64),
+    "solar_open_groups": (shared_experts("solar_open", head_dim=20, attention_bias=True, n_shared_experts=2, n_group=4, topk_group=2,
+                                         num_experts_per_tok=3, norm_topk_prob=False, first_k_dense_replace=0, **rope(
+                                             "yarn", factor=4.0, original_max_position_embeddings=64)), 200),
     "gemma4_text": (gemma4(final_logit_softcapping=3.0), 200),
     "gemma4_text_keys": (gemma4(attention_k_eq_v=True, num_global_key_value_heads=1, rope_parameters={
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 5000.0},
@@ -351,6 +384,13 @@ def small(config, **fields):
 
 # The cases that tests/parity stores. name of the folder: (config.json, length of the rows)
 STORED = {
+    "cwm": (small(decoder("cwm", head_dim=6, mlp_bias=True, sliding_window=7, layer_types=[FULL, SLIDING], rope_theta=None,
+                          rope_parameters={"rope_type": "llama3", "rope_theta": 1000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                                           "high_freq_factor": 4.0, "original_max_position_embeddings": 16})), 24),
+    "ministral": (small(decoder("ministral", head_dim=6, sliding_window=7, layer_types=[FULL, SLIDING])), 24),
+    "gpt_bigcode": (gpt_bigcode(vocab_size=59, n_embd=24, n_inner=28, n_layer=2, n_head=4, n_positions=64), 24),
+    "gpt_neo": (gpt_neo(vocab_size=59, hidden_size=24, intermediate_size=28, num_layers=2, num_heads=4, max_position_embeddings=64,
+                        attention_types=[[["global", "local"], 1]], window_size=7), 24),
     "mistral": (small(decoder("mistral", sliding_window=7, num_attention_heads=3, num_key_value_heads=1, head_dim=6)), 24),
     "qwen3": (small(decoder("qwen3", head_dim=10, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True)), 24),
     "qwen2_moe": (small(decoder("qwen2_moe", num_attention_heads=2, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2,
@@ -385,6 +425,7 @@ STORED = {
                                      "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 1000.0},
                                      "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})), 24),
     "smollm3": (small(decoder("smollm3", no_rope_layers=[0, 1], rope_theta=1000.0, tie_word_embeddings=True)), 24),
+    "olmo": (small(decoder("olmo", rope_theta=50.0, attention_bias=True)), 24),
     "olmo2": (small(decoder("olmo2", attention_bias=True)), 24),
     "olmo3": (small(decoder("olmo3", sliding_window=7, layer_types=[SLIDING, FULL], rope_theta=500000.0, **rope(
         "yarn", factor=4.0, original_max_position_embeddings=16))), 24),
@@ -465,6 +506,11 @@ STORED = {
     "granitemoe": (small(decoder("granitemoe", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6,
                                  logits_scaling=1.5, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True),
                          intermediate_size=20), 24),
+    "granitemoeshared": (small(decoder("granitemoeshared", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6,
+                                       logits_scaling=1.5, num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=22,
+                                       tie_word_embeddings=True), intermediate_size=20), 24),
+    "solar_open": (small(shared_experts("solar_open", head_dim=8, n_routed_experts=4, moe_intermediate_size=12, rope_theta=50.0,
+                                        first_k_dense_replace=0)), 24),
     "hunyuan_v1_moe": (small(decoder("hunyuan_v1_moe", head_dim=6, num_experts=4, moe_topk=2, tie_word_embeddings=True, **rope(
         "dynamic", alpha=50.0, factor=1.0)), intermediate_size=20), 24),
     "phimoe": (small(decoder("phimoe", num_attention_heads=4, num_key_value_heads=2, attention_bias=True, lm_head_bias=True,

@@ -48,6 +48,9 @@ WITHOUT_EXPORTS = {"t5", "kimi_k2"}
 CASES = {
     "gpt2": ["num_query_groups=4"],
     "gpt2-untied": ["num_query_groups=4", UNTIED],
+    "gpt_bigcode": ["num_query_groups=1"],
+    "gpt_bigcode-own_keys": ["num_query_groups=4"],
+    "gpt_neo": ["num_query_groups=4", "window_size=7", "window_layers=[0,1]"],
     "llama": [],
     "llama-tied": [TIED],
     "llama-yarn": [YARN],
@@ -57,6 +60,9 @@ CASES = {
     "llama-wide_heads": ["kv_channels=20"],
     "llama-odd_epsilon": ["layernorm_epsilon=9.999999747378752e-06", "rotary_base=12345.678"],
     "mistral": [],
+    "ministral": ["kv_channels=12", "window_size=7", "window_layers=[0,1]"],
+    "cwm": ["kv_channels=12", "window_size=7", "window_layers=[0,1]", LLAMA3],
+    "cwm-plain": ["kv_channels=8"],
     "mistral-window": ["window_size=7"],
     "qwen2": [],
     "qwen2-yarn": [YARN, TIED],
@@ -66,6 +72,7 @@ CASES = {
     "gemma2-untied": ["kv_channels=8", UNTIED],
     "gemma3_text": ["kv_channels=8", "window_size=7", "window_layers=[1,0]"],
     "smollm3": ["no_rope_freq=[0,1]"],
+    "olmo": ["num_query_groups=4"],
     "olmo2": [],
     "bloom": ["num_query_groups=4", "ffn_hidden_size=128"],
     "mpt": ["num_query_groups=4", "ffn_hidden_size=128"],
@@ -127,6 +134,8 @@ CASES = {
     "ernie4_5_moe-not_shared": [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=null", "moe_layer_freq=[1,0]"],
     "minimax_m2": [*EXPERTS, "kv_channels=8", "rotary_percent=0.5"],
     "phimoe": [*EXPERTS, "moe_router_sparsemixer_eps=0.25", "add_head_bias=true"],
+    "solar_open": [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=32", "kv_channels=16"],
+    "granitemoeshared": [*EXPERTS, "moe_shared_expert_intermediate_size=16", "softmax_scale=0.3"],
     "granitemoe": [*EXPERTS, "embedding_multiplier=3", "softmax_scale=0.3", "residual_multiplier=0.6", "logit_multiplier=0.5"],
 }
 GGUF = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"}

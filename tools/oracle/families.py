@@ -63,6 +63,8 @@ def randomize(model, generator):
             value = noise * (0.8 * min(parameter.shape[-2:]) ** -0.5)
             if name.endswith("Attention.q.weight"):  # of T5, whose scores are not scaled
                 value *= model.config.d_kv ** -0.5
+            if model.config.model_type == "gpt_neo" and name.endswith("q_proj.weight"):  # nor are its
+                value *= (model.config.hidden_size / model.config.num_heads) ** -0.5
         parameter.data.copy_(value)
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):  # DeepSeek-V3's selection bias, large enough to change choices

@@ -137,6 +137,7 @@ def compute(model, batch, how="fp32", micro_batches=1):
 BLOCKS = {"mixtral": ("block_sparse_moe", "w1.weight", "w3.weight", "w2.weight"),
           "granitemoe": ("block_sparse_moe", "gate_proj.weight", "up_proj.weight", "down_proj.weight")}
 BLOCKS["minimax_m2"] = BLOCKS["phimoe"] = BLOCKS["mixtral"]
+BLOCKS["granitemoeshared"] = BLOCKS["granitemoe"]
 COMMON_BLOCK = ("mlp", "gate_proj.weight", "up_proj.weight", "down_proj.weight")
 # What transformers 4 calls the experts of Granite.
 TOGETHER = {"block_sparse_moe.input_linear.weight": "block_sparse_moe.experts.gate_up_proj",
@@ -145,6 +146,7 @@ ROUTERS = {"granitemoe": ("block_sparse_moe.router.weight", "block_sparse_moe.ro
            "mixtral": ("mlp.gate.weight", "block_sparse_moe.gate.weight"),
            "minimax_m2": ("mlp.gate.weight", "block_sparse_moe.gate.weight"),
            "phimoe": ("mlp.router.weight", "block_sparse_moe.gate.weight")}
+ROUTERS["granitemoeshared"] = ROUTERS["granitemoe"]
 
 
 def by_expert(model_type, name, tensor):

@@ -3,6 +3,8 @@
 // (llama_like.cpp), rotary positions (rope.cpp), windows (layer_types.cpp), experts (experts.cpp,
 // deepseek_experts.cpp).
 
+#include <optional>
+
 #include "model/families/choices.h"
 #include "model/family.h"
 
@@ -20,6 +22,7 @@ namespace viaduct::families {
   family(bloom)                        \
   family(cohere)                       \
   family(cohere2)                      \
+  family(cwm)                          \
   family(deepseek_v2)                  \
   family(deepseek_v3)                  \
   family(dots1)                        \
@@ -36,11 +39,14 @@ namespace viaduct::families {
   family(glm4_moe)                     \
   family(glm4_moe_lite)                \
   family(gpt2)                         \
+  family(gpt_bigcode)                  \
+  family(gpt_neo)                      \
   family(gpt_neox)                     \
   family(gpt_oss)                      \
   family(gptj)                         \
   family(granite)                      \
   family(granitemoe)                   \
+  family(granitemoeshared)             \
   family(helium)                       \
   family(hunyuan_v1_dense)             \
   family(hunyuan_v1_moe)               \
@@ -48,11 +54,13 @@ namespace viaduct::families {
   family(llama)                        \
   family(llama4_text)                  \
   family(minimax_m2)                   \
+  family(ministral)                    \
   family(ministral3)                   \
   family(mistral)                      \
   family(mixtral)                      \
   family(mpt)                          \
   family(nemotron)                     \
+  family(olmo)                         \
   family(olmo2)                        \
   family(olmo3)                        \
   family(olmoe)                        \
@@ -66,6 +74,7 @@ namespace viaduct::families {
   family(qwen3_moe)                    \
   family(seed_oss)                     \
   family(smollm3)                      \
+  family(solar_open)                   \
   family(stablelm)                     \
   family(starcoder2)                   \
   family(t5)                           \
@@ -97,9 +106,11 @@ struct RotaryDefaults {
 
 /// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as in all descendants of
 /// Llama. `default_head_dim` (0: hidden size / heads) and `default_padding` apply if the
-/// configuration omits the field (a null padding token means none).
+/// configuration omits the field (a null padding token means none); `default_feed_forward` in
+/// families whose files may leave out `intermediate_size`.
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
-                            int64_t default_padding = -1, const RotaryDefaults& rotary = {});
+                            int64_t default_padding = -1, const RotaryDefaults& rotary = {},
+                            std::optional<int64_t> default_feed_forward = {});
 /// Where a descendant differs from Llama.
 struct LlamaForm {
   NormKind norm = NormKind::rms_norm;
@@ -178,10 +189,22 @@ void resolve_cohere(ModelFields& fields);
 ModelConfig read_ernie(HfConfig& config, int64_t default_head_dim);
 void resolve_ernie(ModelFields& fields);
 
+/// GPT-2, and what `auto` means for it. Written is any number of key-value heads, for which its
+/// files have no field.
+ModelConfig read_gpt2(HfConfig& config);
+nlohmann::ordered_json write_gpt2(const ModelConfig& model);
+void resolve_gpt2(ModelFields& fields);
+TensorNames gpt2_names();
+
 /// Granite's factors on embeddings, scores, branches and logits.
 void read_granite_factors(HfConfig& config, ModelConfig& model);
 void write_granite_factors(const ModelConfig& model, nlohmann::ordered_json& json);
 void resolve_granite(ModelFields& fields);
+/// The same with experts, and what `auto` means for it.
+ModelConfig read_granitemoe(HfConfig& config);
+nlohmann::ordered_json write_granitemoe(const ModelConfig& model);
+TensorNames granitemoe_names();
+void resolve_granitemoe(ModelFields& fields);
 
 /// GLM 4 in its first form, and what `auto` means for it.
 ModelConfig read_glm(HfConfig& config);

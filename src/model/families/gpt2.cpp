@@ -7,7 +7,6 @@
 #include "model/model_fields.h"
 
 namespace viaduct::families {
-namespace {
 
 ModelConfig read_gpt2(HfConfig& config) {
   ModelConfig model;
@@ -42,7 +41,6 @@ nlohmann::ordered_json write_gpt2(const ModelConfig& model) {
   expect_form(model,
               {.norm = NormKind::layer_norm, .gated = false, .positions = PositionKind::learned},
               choices);
-  expect_own_keys(model, choices);
   expect_heads_fill(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json;
@@ -72,7 +70,7 @@ void resolve_gpt2(ModelFields& fields) {
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 
-TensorNames names() {
+TensorNames gpt2_names() {
   TensorNames names;
   names.token_embedding = "transformer.wte";
   names.position_embedding = "transformer.wpe";
@@ -96,10 +94,19 @@ TensorNames names() {
   return names;
 }
 
+namespace {
+
+nlohmann::ordered_json write_with_own_keys(const ModelConfig& model) {
+  FamilyChoices choices(model.family);
+  expect_own_keys(model, choices);
+  choices.throw_if_any();
+  return write_gpt2(model);
+}
+
 }  // namespace
 
 ModelFamily gpt2() {
-  return {"gpt2", "GPT2LMHeadModel", read_gpt2, write_gpt2, names(), resolve_gpt2};
+  return {"gpt2", "GPT2LMHeadModel", read_gpt2, write_with_own_keys, gpt2_names(), resolve_gpt2};
 }
 
 }  // namespace viaduct::families

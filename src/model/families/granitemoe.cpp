@@ -7,7 +7,6 @@
 #include "model/model_fields.h"
 
 namespace viaduct::families {
-namespace {
 
 ModelConfig read_granitemoe(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
@@ -23,7 +22,7 @@ ModelConfig read_granitemoe(HfConfig& config) {
 }
 
 nlohmann::ordered_json write_granitemoe(const ModelConfig& model) {
-  FamilyChoices choices("granitemoe");
+  FamilyChoices choices(model.family);
   choices.expect(model.qkv_bias == model.projection_bias, "add_qkv_bias",
                  "the value of add_attention_output_bias", model.qkv_bias);
   expect_experts_everywhere(model, choices);
@@ -53,8 +52,6 @@ void resolve_granitemoe(ModelFields& fields) {
   resolve_granite(fields);
   fields.moe.num_moe_experts.resolve(8);
 }
-
-}  // namespace
 
 ModelFamily granitemoe() {
   return {"granitemoe",     "GraniteMoeForCausalLM", read_granitemoe,

@@ -61,11 +61,12 @@ int64_t read_padding_token(HfConfig& config, int64_t fallback, int64_t vocabular
 }
 
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t default_padding,
-                            const RotaryDefaults& rotary) {
+                            const RotaryDefaults& rotary,
+                            std::optional<int64_t> default_feed_forward) {
   ModelConfig model;
   model.layers = config.integer("num_hidden_layers");
   model.hidden = config.integer("hidden_size");
-  model.feed_forward = config.integer("intermediate_size");
+  model.feed_forward = config.integer("intermediate_size", default_feed_forward);
   model.heads = config.integer("num_attention_heads");
   model.kv_heads = config.integer("num_key_value_heads", model.heads);
   VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.layers >= 1 && model.layers < (1 << 20),

@@ -108,7 +108,7 @@ Finding tp_overlap_static(const Figures& f, const Thresholds&) {
   if (f.tp == 1 || !overlaps_tensors(f))
     return not_applicable("communication of tensor ranks is not overlapped");
   return not_applicable(
-      "shapes that change are a configuration error (src/run/validate_tensor_parallel.cpp)");
+      "shapes that change are a configuration error (src/run/rules/gemm_overlap.cpp)");
 }
 
 Finding tp_overlap_launch_order(const Figures& f, const Thresholds&) {
@@ -236,7 +236,7 @@ Finding cp_a2a_heads(const Figures& f, const Thresholds&) {
   if (f.cp == 1) return not_applicable(kOneContextRank);
   return not_applicable(fmt::format(
       "heads that a2a does not divide are a configuration error "
-      "(src/run/validate_context_parallel.cpp); key-value heads bind first: cp at most {} at tp {}",
+      "(src/run/rules/context_parallel.cpp); key-value heads bind first: cp at most {} at tp {}",
       std::max<int64_t>(1, f.model.kv_heads / f.tp), f.tp));
 }
 

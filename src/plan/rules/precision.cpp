@@ -112,7 +112,7 @@ Finding fp8_shapes(const Figures& f, const Thresholds&) {
   if (!f.fp8) return not_applicable(kNoFp8);
   return not_applicable(
       "sizes that the format does not divide are a configuration error "
-      "(src/run/validate_precision.cpp)");
+      "(src/run/rules/precision.cpp)");
 }
 
 Finding fp8_export(const Figures& f, const Thresholds&) {

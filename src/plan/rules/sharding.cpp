@@ -134,7 +134,7 @@ Finding fsdp_legal(const Figures& f, const Thresholds&) {
   (void)f;
   return not_applicable(
       "combinations that do not go together are configuration errors "
-      "(src/run/validate_full_sharding.cpp), and settings without effect are noted at the start");
+      "(src/run/rules/sharding.cpp), and settings without effect are noted at the start");
 }
 
 Finding fsdp_buffers(const Figures& f, const Thresholds&) {

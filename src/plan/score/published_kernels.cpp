@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "plan/op_time.h"
@@ -91,6 +92,34 @@ double repeated_products(const PublishedRun& run) {
   return 1 + layers * (square + keys + wide) / (3 * all);
 }
 
+/// Megatron-Bridge 26.06.01 computes gradients of experts in MXFP8 in one kernel of cuDNN's front
+/// end 1.24.0, which CUTLASS DSL 4.5.0 compiles (both pinned by its v0.5.1): that of the second
+/// matrix's input, of the activation, and sums that are those of biases, which this compiler spills
+/// to memory. With biases it took nine times as long until that was mended (cudnn-frontend issue
+/// 256, pull request 322). A step of gpt-oss-20b on eight GB200, variant v1 (two rows of 8,192
+/// tokens a GPU), takes 627.3 ms instead of the 421.1 of 26.06 (Megatron-Bridge issue 5028): so
+/// much longer for each byte that the activation's backward reads or writes here.
+double activation_gradient_delay(const PublishedRow& row, const PublishedRun& run) {
+  constexpr double kLayers = 24, kRows = 2 * 8192 * 4, kWidth = 2880, kBytes = 10;
+  constexpr double kSpilled = (627.3e-3 - 421.1e-3) / (kLayers * kRows * kWidth * kBytes);
+  // The family of this table whose experts have biases.
+  const bool biases = std::find(run.overrides.begin(), run.overrides.end(),
+                                "model.family=gpt_oss") != run.overrides.end();
+  return biases && row.text("framework") == "Megatron-Bridge 26.06.01" &&
+                 row.text("precision") == "fp8-mx"
+             ? kSpilled
+             : 0;
+}
+
+/// Transformer Engine attends in FP8 with sinks from 2.16 and cuDNN 9.21 on
+/// (get_attention_backend), if asked for, as by Megatron-Bridge's presets in MXFP8 from 26.06 on
+/// (fp8_dot_product_attention). cuDNN's backward in FP8 computes what windows leave out as well:
+/// for rows twice as long it takes four times as long (cudnn-frontend 1.23.0,
+/// sdpa_benchmark_training/results/gpt_oss).
+bool attends_past_windows(const PublishedRow& row) {
+  return bridge_release(row) >= 2606 && row.text("precision") == "fp8-mx";
+}
+
 /// Codes whose passes over memory are fused by a compiler or by hand, as ours are.
 bool has_fused_passes(const PublishedRow& row) {
   return row.notes_mention("torch.compile") ||
@@ -123,11 +152,16 @@ void add_kernels(const PublishedRow& row, PublishedRun& run) {
   if (has_launches_of_each_op(row))
     run.launch_seconds = row.text("hardware").starts_with("GB") ? kLaunchOnGrace : kLaunchOnXeon;
   run.library_attention = has_library_attention(row);
+  if (attends_past_windows(row))
+    std::erase_if(run.overrides, [](const std::string& text) {
+      return text.starts_with("model.window_size=") || text.starts_with("model.window_layers=");
+    });
   if (row.text("framework").starts_with("llm-foundry") && row.text("hardware").starts_with("H"))
     run.attention_share = kAmpereAttentionOnHopper;
   if (row.text("framework").starts_with("InternEvo")) run.attention_share = kFirstFlashAttention;
   if (of_torchtitan(row) && row.text("recompute") == "selective" && row.text("precision") == "bf16")
     run.product_repeats = repeated_products(run);
+  run.activation_gradient_delay = activation_gradient_delay(row, run);
   if (has_fused_passes(row)) run.extra_passes = 1;
 }
 

@@ -18,7 +18,7 @@ struct PublishedRun {
   /// Kernels of the code that differ from ours, as in OpTimeSettings.
   bool library_attention = false;
   std::optional<double> attention_share = {}, extra_passes = {};
-  double product_repeats = 1;
+  double product_repeats = 1, activation_gradient_delay = 0;
   /// Of its host, as in PredictionSettings.
   double expert_product_seconds = 0;
   std::optional<double> launch_seconds = {};

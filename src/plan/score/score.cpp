@@ -121,10 +121,10 @@ class Scorer {
 
   size_t task_of(Cluster cluster, const PublishedRun& run) {
     const std::string key = fmt::format(
-        "{} {} {} {} {} {} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
-        run.library_attention, run.attention_share.value_or(0), run.extra_passes.value_or(0),
-        run.product_repeats, run.expert_product_seconds, run.launch_seconds.value_or(0),
-        fmt::join(run.overrides, " "));
+        "{} {} {} {} {} {} {} {} {} {} {}", cluster.name, cluster.domain,
+        cluster.nic_bytes_per_second, run.library_attention, run.attention_share.value_or(0),
+        run.extra_passes.value_or(0), run.product_repeats, run.activation_gradient_delay,
+        run.expert_product_seconds, run.launch_seconds.value_or(0), fmt::join(run.overrides, " "));
     const auto [at, added] = task_index_.try_emplace(key, tasks_.size());
     if (added)
       tasks_.push_back({.cluster = std::move(cluster), .run = run, .memory_only = of_memory()});
@@ -139,6 +139,7 @@ class Scorer {
       if (task.run.attention_share) settings.ops.attention_share = *task.run.attention_share;
       if (task.run.extra_passes) settings.ops.extra_passes = *task.run.extra_passes;
       settings.ops.product_repeats = task.run.product_repeats;
+      settings.ops.activation_gradient_delay = task.run.activation_gradient_delay;
       settings.expert_product_seconds = task.run.expert_product_seconds;
       if (task.run.launch_seconds) settings.launch_seconds = *task.run.launch_seconds;
       task.capacity = capacity_bytes(task.cluster, settings);

@@ -6,10 +6,10 @@
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "generate/prompts.h"
+#include "inference/text_evaluation.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/language_model.h"
-#include "train/text_evaluation.h"
 
 namespace viaduct {
 namespace {

@@ -14,6 +14,7 @@
 #include "checkpoint/save_folder.h"
 #include "generate/chat_prompts.h"
 #include "generate/prompts.h"
+#include "inference/task_evaluation.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/conversations.h"
@@ -21,7 +22,6 @@
 #include "support/language_model.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
-#include "train/task_evaluation.h"
 
 namespace viaduct {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "model/adapter_modules.h"
+#include "model/segment_walk.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -80,7 +81,8 @@ TEST_P(AdapterGradient, EqualsFiniteDifferences) {
     RankContext rank = engine.context(true, false);
     fill(rank.ops, {rank.loss_state, 0});
     SavedStore nothing(false);
-    engine.model().forward(rank, 0, {}, upload(*device, batch, model.vocabulary, 16), {}, nothing);
+    const Batch uploaded = upload(*device, batch, model.vocabulary, 16);
+    SegmentWalk(engine.model().chunks()[0], rank, uploaded, nothing).forward({}, {});
     const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
     sum_value(rank.ops, {rank.loss_state, value});
     return *value.data<double>();

@@ -37,7 +37,8 @@ std::vector<std::vector<double>> gradients(int documents, int per_batch) {
   run.positions = kDocument;
   DdpConfig ddp;
   ddp.overlap_grad_reduce = false;  // the step has the micro-batches of several calls
-  run.store = store_settings(ddp, 1, false);
+  ddp.resolve(1, false);
+  run.store = store_settings(ddp);
   Engine engine(*device, ops, small_model(), run);
   engine.initialize();
   engine.begin_step({});

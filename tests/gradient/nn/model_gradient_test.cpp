@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "model/initialize.h"
+#include "model/segment_walk.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -128,6 +129,11 @@ std::vector<test::TinyModel> variants() {
   layer_norms.positions = PositionKind::rotary, layer_norms.rotary.width = 4;
   layer_norms.kv_heads = 1;
   layer_norms.windows = {3, 3};
+  ModelConfig plain_norms = tiny_model("llama");  // without weights
+  plain_norms.family = "olmo";
+  plain_norms.norm = NormKind::layer_norm, plain_norms.norm_bias = false;
+  ModelConfig one_key = plain;  // of all heads, in one tensor with the queries
+  one_key.family = "gpt_bigcode", one_key.kv_heads = 1;
   ModelConfig chunks = tiny_model("mixtral");
   chunks.family = "llama4_text";
   chunks.rotary.interleaved = chunks.qk_l2_norm = true;
@@ -247,6 +253,8 @@ std::vector<test::TinyModel> variants() {
           {"fused_gate", fused},
           {"half_neighbours", half_neighbours},
           {"rotary_layer_norms", layer_norms},
+          {"norms_without_weights", plain_norms},
+          {"one_key", one_key},
           {"chunks_and_weighted_inputs", chunks},
           {"bloom", bloom},
           {"mpt", mpt},
@@ -329,9 +337,9 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
     RankContext rank = engine.context(true, false);
     fill(rank.ops, {rank.loss_state, 0});
     SavedStore nothing(false);
-    engine.model().forward(
-        rank, 0, {}, upload(*device, batch, GetParam().config.vocabulary, 16, engine.batch_place()),
-        {}, nothing);
+    const Batch uploaded =
+        upload(*device, batch, GetParam().config.vocabulary, 16, engine.batch_place());
+    SegmentWalk(engine.model().chunks()[0], rank, uploaded, nothing).forward({}, {});
     const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
     sum_value(rank.ops, {rank.loss_state, value});
     return *value.data<double>();

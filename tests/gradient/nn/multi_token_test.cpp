@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/shift_tokens.h"
+#include "model/segment_walk.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -248,8 +249,8 @@ TEST_P(MultiTokenGradient, EqualsFiniteDifferences) {
     fill(rank.ops, {rank.loss_state, 0});
     fill(rank.ops, {rank.depth_losses, 0});
     SavedStore nothing(false);
-    engine.model().forward(rank, 0, {}, upload(*device, batch, config.vocabulary, kTokens), {},
-                           nothing);
+    const Batch uploaded = upload(*device, batch, config.vocabulary, kTokens);
+    SegmentWalk(engine.model().chunks()[0], rank, uploaded, nothing).forward({}, {});
     const auto sum = [&](const Tensor& state) {
       const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
       sum_value(rank.ops, {state, value});

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "model/segment_walk.h"
 #include "nn/moe/moe_edges.h"
 #include "nn/moe/router_log.h"
 #include "ops/cpu/cpu_ops.h"
@@ -89,9 +90,8 @@ Step run_step(const Losses& losses) {
     fill(rank.ops, {rank.loss_state, 0});
     SavedStore nothing(false);
     SegmentHooks* hooks[] = {&step.inputs.emplace_back()};
-    engine.model().forward(
-        rank, 0, {}, upload(*device, micro_batch(i, config.vocabulary), config.vocabulary, 16), {},
-        nothing, hooks);
+    const Batch batch = upload(*device, micro_batch(i, config.vocabulary), config.vocabulary, 16);
+    SegmentWalk(engine.model().chunks()[0], rank, batch, nothing, hooks).forward({}, {});
   }
   engine.begin_step({});
   engine.run_micro_batches(kMicroBatches,

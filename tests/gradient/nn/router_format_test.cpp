@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "engine/engine.h"
+#include "model/segment_walk.h"
 #include "nn/moe/moe_edges.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
@@ -68,8 +69,8 @@ Routed route_with(RouterFormat format) {
   Routed routed;
   FirstRouter hook(routed);
   SegmentHooks* hooks[] = {&hook};
-  engine.model().forward(rank, 0, {}, upload(*device, batch, config.vocabulary, 32), {}, nothing,
-                         hooks);
+  const Batch uploaded = upload(*device, batch, config.vocabulary, 32);
+  SegmentWalk(engine.model().chunks()[0], rank, uploaded, nothing, hooks).forward({}, {});
   for (const Parameter* p : engine.store().parameters()) {
     if (p->path != "blocks.0.mlp.router.weight") continue;
     const float* weight = engine.store().master(*p).data<float>();

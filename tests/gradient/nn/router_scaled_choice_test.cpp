@@ -10,6 +10,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "model/segment_walk.h"
 #include "nn/moe/moe_edges.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
@@ -147,9 +148,8 @@ TEST_P(RouterScaledChoice, IsTheDefinitionsInTrainingAndPlainElsewhere) {
     Routers routers;
     SavedStore nothing(false);
     SegmentHooks* hooks[] = {&routers};
-    engine.model().forward(rank, 0, {},
-                           upload(*device, some_tokens(config.vocabulary), config.vocabulary, 16),
-                           {}, nothing, hooks);
+    const Batch batch = upload(*device, some_tokens(config.vocabulary), config.vocabulary, 16);
+    SegmentWalk(engine.model().chunks()[0], rank, batch, nothing, hooks).forward({}, {});
     ASSERT_EQ(routers.of_layer.size(), 2u);
     for (size_t layer = 0; layer < 2; ++layer) {
       const Routers::Seen& got = routers.of_layer[layer];

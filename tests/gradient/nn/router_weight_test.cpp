@@ -10,6 +10,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "model/segment_walk.h"
 #include "nn/moe/moe_edges.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
@@ -86,10 +87,9 @@ Step run_step(double balance, double z, bool per_token, int rows_each, double lo
   fill(rank.ops, {rank.loss_state, 0});
   SavedStore nothing(false);
   SegmentHooks* hooks[] = {&inputs};
-  engine.model().forward(
-      rank, 0, {},
-      upload(*device, rows_from(0, kRows, config.vocabulary), config.vocabulary, kLength), {},
-      nothing, hooks);
+  const Batch batch =
+      upload(*device, rows_from(0, kRows, config.vocabulary), config.vocabulary, kLength);
+  SegmentWalk(engine.model().chunks()[0], rank, batch, nothing, hooks).forward({}, {});
   step.tokens = inputs.rows;
   StepInputs with;
   with.loss_scale = loss_scale;

@@ -2,12 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include "inference/text_evaluation.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "support/language_model.h"
 #include "support/paths.h"
-#include "train/text_evaluation.h"
 
 namespace viaduct {
 namespace {

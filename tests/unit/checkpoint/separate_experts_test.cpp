@@ -97,7 +97,7 @@ void expect_same(const std::filesystem::path& folder, const std::string& family)
 
 TEST(SeparateExperts, AreThoseOfTheFamilysOwnFiles) {
   for (const char* family : {"olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3",
-                             "glm4_moe", "glm4_moe_lite", "dots1", "ernie4_5_moe"}) {
+                             "glm4_moe", "glm4_moe_lite", "dots1", "ernie4_5_moe", "solar_open"}) {
     TemporaryFolder folder;
     write_together(family, "mlp", "gate_proj", "up_proj", "down_proj", folder.path());
     expect_same(folder.path(), family);

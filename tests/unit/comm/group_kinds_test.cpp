@@ -80,12 +80,17 @@ TEST(GroupKinds, SplitMeshesByFormula) {
       return stage < w.epp ? tp + w.etp * (cp + w.cp * (dp + w.dp * stage))
                            : front + tp + w.tp * (cp + w.cp * (dp + w.dp * (stage - w.epp)));
     };
-    const Mesh mesh = Mesh::make({.ranks = front + data * w.tp * w.pp,
-                                  .tp = w.tp,
-                                  .cp = w.cp,
-                                  .pp = w.epp + w.pp,
-                                  .front_stages = w.epp,
-                                  .front_tp = w.etp});
+    const Mesh whole = Mesh::make({.ranks = front + data * w.tp * w.pp,
+                                   .tp = w.tp,
+                                   .cp = w.cp,
+                                   .pp = w.epp + w.pp,
+                                   .front_stages = w.epp,
+                                   .front_tp = w.etp});
+    // Runs say which stages hold the token table: the decoder's first and last.
+    GroupSizes parts_of_mesh = whole.parts();
+    parts_of_mesh.embedding_stages = {w.epp};
+    if (w.pp > 1) parts_of_mesh.embedding_stages.push_back(w.epp + w.pp - 1);
+    const Mesh mesh = whole.with(parts_of_mesh);
     Groups replicas(static_cast<size_t>(data)), tensor, split;
     const int parts = std::max(1, std::max(w.etp, w.tp) / std::min(w.etp, w.tp));
     for (int stage = 0; stage < w.epp + w.pp; ++stage) {

@@ -95,7 +95,7 @@ TEST(ConfigForm, Version4KeepsAFamilysOwnNames) {
 
 TEST(ConfigForm, FamiliesThatVersion4LacksAreNamed) {
   const Json configs = configs_of("5.24");
-  for (const char* family : {"gemma4_text", "ministral3"}) {
+  for (const char* family : {"cwm", "gemma4_text", "ministral3", "solar_open"}) {
     EXPECT_THAT([&] { in_form(configs.at(family), ConfigForm::version4); },
                 testing::ThrowsMessage<ConfigError>(
                     HasSubstr("transformers 4 has no models of family " + std::string(family))));

@@ -51,6 +51,7 @@ const std::map<std::string, int64_t>& published() {
       {"MiniMax-M2", 228'689'764'864},
       {"Ministral-3-8B-Base-2512", 8'489'553'920},  // of its text model
       {"Minitron-4B-Base", 4'190'509'056},
+      {"Ministral-8B-Instruct-2410", 8'019'808'256},
       {"Mistral-7B-Instruct-v0.2", 7'241'732'096},
       {"Mistral-7B-v0.1", 7'241'732'096},
       {"Mistral-7B-v0.3", 7'248'023'552},
@@ -61,7 +62,9 @@ const std::map<std::string, int64_t>& published() {
       // Published are 15,960,111,936: 64 a layer more than config.json accounts for. These are its
       // parameters, and the biases of the experts' choice.
       {"Moonlight-16B-A3B-Instruct", 15'960'110'208},
+      {"OLMo-1B-hf", 1'176'764'416},
       {"OLMo-2-0425-1B", 1'484'916'736},
+      {"OLMo-7B-hf", 6'888'095'744},
       {"OLMoE-1B-7B-0924", 6'919'161'856},
       {"Olmo-3-1025-7B", 7'298'011'136},
       {"Phi-3-mini-4k-instruct", 3'821'079'552},
@@ -86,12 +89,14 @@ const std::map<std::string, int64_t>& published() {
       {"SmolLM2-135M", 134'515'008},
       {"SmolLM2-360M-Instruct", 361'821'120},
       {"SmolLM3-3B", 3'075'098'624},
+      {"Solar-Open-100B", 102'651'799'552},
       {"TinyLlama-1.1B-Chat-v1.0", 1'100'048'384},
       {"Yi-1.5-6B", 6'061'035'520},
       {"bloom-560m", 559'214'592},
       {"bloom-7b1", 7'069'016'064},
       {"c4ai-command-r-v01", 34'980'831'232},
       {"c4ai-command-r7b-12-2024", 8'028'033'024},
+      {"cwm", 32'581'097'472},
       {"deepseek-llm-7b-base", 6'910'365'696},
       {"distilgpt2", 81'912'576},
       {"dots.llm1.inst", 142'774'381'696},
@@ -109,6 +114,8 @@ const std::map<std::string, int64_t>& published() {
       {"gemma-7b-it", 8'537'680'896},
       {"glm-4-9b-chat-hf", 9'399'951'360},
       {"gpt-j-6b", 6'050'882'784},
+      {"gpt-neo-1.3B", 1'315'575'808},
+      {"gpt-neo-125m", 125'198'592},
       {"gpt-neox-20b", 20'554'567'680},
       {"gpt-oss-20b", 20'914'757'184},
       {"gpt2", 124'439'808},
@@ -120,6 +127,8 @@ const std::map<std::string, int64_t>& published() {
       {"granite-3.1-3b-a800m-instruct", 3'298'793'472},
       {"helium-1-preview-2b", 2'172'643'840},
       {"llava-1.5-7b-hf", 6'738'939'904},  // of its text model
+      // From what is said of it (7B, of which a token uses 1B): its own number is not published.
+      {"moe-7b-1b-active-shared-experts", 6'370'887'168},
       {"mpt-30b", 29'957'200'896},
       {"mpt-7b", 6'649'286'656},
       {"opt-1.3b", 1'315'758'080},
@@ -131,7 +140,9 @@ const std::map<std::string, int64_t>& published() {
       {"pythia-160m", 162'322'944},
       {"pythia-2.8b", 2'775'208'960},
       {"stablelm-2-1_6b", 1'644'515'328},
+      {"starcoder", 15'517'456'384},
       {"starcoder2-3b", 3'030'371'328},
+      {"starcoderbase-1b", 1'137'207'296},
       {"t5-small", 60'506'624},
       {"t5-v1_1-small", 76'961'152},
       {"vaultgemma-1b", 1'038'741'120},
@@ -222,6 +233,16 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(read("Mistral-7B-v0.1").windows, std::vector<int64_t>(32, 4096));
   EXPECT_EQ(read("Mistral-7B-v0.3").windows, std::vector<int64_t>(32, 0));
   EXPECT_EQ(read("Qwen2-7B").windows, std::vector<int64_t>(28, 0));
+  EXPECT_EQ(read("cwm").windows[4], 0);
+  EXPECT_EQ(read("cwm").windows[5], 8192);
+  EXPECT_EQ(read("cwm").rotary.scaling, RopeScalingKind::llama3);
+  EXPECT_EQ(read("Ministral-8B-Instruct-2410").windows[35], 32768);
+  EXPECT_EQ(read("gpt-neo-125m").windows[1], 256);
+  EXPECT_EQ(read("gpt-neo-125m").attention_scale, 1);
+  EXPECT_EQ(read("starcoder").kv_heads, 1);
+  EXPECT_EQ(read("Solar-Open-100B").rotary.factor, 2);
+  EXPECT_TRUE(read("Solar-Open-100B").moe.routes(0));
+  EXPECT_EQ(read("moe-7b-1b-active-shared-experts").moe.shared_feed_forward, 1024);
   EXPECT_TRUE(read("Qwen2.5-0.5B").qkv_bias);
   EXPECT_TRUE(read("Qwen3-0.6B").qk_norm);
   EXPECT_EQ(read("gemma-2b").activation, ActivationKind::gelu_tanh);

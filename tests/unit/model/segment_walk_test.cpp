@@ -11,6 +11,7 @@
 #include "device/second_memory.h"
 #include "model/offload_segments.h"
 #include "model/segment_edges.h"
+#include "model/segment_walk.h"
 #include "nn/exchange_segment.h"
 #include "support/passing_model.h"
 #include "support/tiny_models.h"
@@ -302,6 +303,10 @@ class SegmentHooksTest : public testing::Test {
       expected_.push_back(fmt::format("{} {} {} next {}", who, work, number, next));
   }
 
+  SegmentWalk walk(SavedStore& saved, SegmentHookList hooks) {
+    return {model_->chunks()[0], rank_.context(), batch_, saved, hooks};
+  }
+
   test::PassingRank rank_;
   test::PassingNotes notes_;
   std::unique_ptr<Model> model_;
@@ -315,17 +320,17 @@ TEST_F(SegmentHooksTest, AreToldOfEachSegmentAndHalfInOrderReplaysIncluded) {
   SavedPolicy policy;
   policy.recompute_layers({2, 2});  // segments 3 and 4
   SavedStore saved(true, &policy);
-  model_->forward(rank_.context(), 0, {}, batch_, {}, saved, hooks_);
+  walk(saved, hooks_).forward({}, {});
   for (int i = 0; i < 10; ++i) expect("forward", i, i < 9 ? i + 1 : -1);
   EXPECT_TRUE(a_.last_out().empty()) << "the head returns nothing";
 
-  const TensorSet d = model_->backward_input(rank_.context(), 0, {5, SegmentRange::kEnd}, batch_,
-                                             {}, saved, hooks_);
+  const TensorSet d =
+      walk(saved, hooks_).backward({5, SegmentRange::kEnd}, {}, SegmentWork::backward_input);
   for (int i = 9; i >= 5; --i) expect("input", i, i > 5 ? i - 1 : -1);
   EXPECT_THAT(a_.last_out(), ElementsAre("hidden", "scores"));
-  model_->backward_weight(rank_.context(), 0, {5, SegmentRange::kEnd}, batch_, saved, hooks_);
+  walk(saved, hooks_).backward_weight({5, SegmentRange::kEnd});
   for (int i = 9; i >= 5; --i) expect("weight", i, i > 5 ? i - 1 : -1);
-  model_->backward(rank_.context(), 0, {0, 5}, batch_, d, saved, hooks_);
+  walk(saved, hooks_).backward({0, 5}, d, SegmentWork::backward);
   expect("replay", 3, 4), expect("replay", 4, -1);
   for (int i = 4; i >= 0; --i) expect("backward", i, i - 1);
   EXPECT_EQ(log_, expected_);
@@ -335,7 +340,7 @@ TEST_F(SegmentHooksTest, AreToldOfEachSegmentAndHalfInOrderReplaysIncluded) {
 TEST_F(SegmentHooksTest, WhoWasToldLearnsOfAFailure) {
   b_.throws_at = "blocks.0";
   SavedStore saved;
-  EXPECT_THROW(model_->forward(rank_.context(), 0, {}, batch_, {}, saved, hooks_), Error);
+  EXPECT_THROW(walk(saved, hooks_).forward({}, {}), Error);
   expect("forward", 0, 1);
   for (const char* line :
        {"a before forward 1 next 2", "b before forward 1 next 2", "a failed forward 1 next 2"})
@@ -344,7 +349,7 @@ TEST_F(SegmentHooksTest, WhoWasToldLearnsOfAFailure) {
 
   log_.clear();
   b_.throws_at.clear();
-  EXPECT_THROW(model_->forward(rank_.context(), 0, {1, 2}, batch_, {}, saved, hooks_), ShapeError);
+  EXPECT_THROW(walk(saved, hooks_).forward({1, 2}, {}), ShapeError);
   EXPECT_THAT(log_, ElementsAre("a before forward 1 next -1", "b before forward 1 next -1",
                                 "b failed forward 1 next -1", "a failed forward 1 next -1"));
 }
@@ -406,8 +411,8 @@ TEST_F(SegmentHooksTest, WhatIsOffloadedLeavesAndComesBackAtFixedPoints) {
     expected_.push_back(fmt::format("a {} {} {} next {}", when, work, number, next));
   };
   SavedStore saved(true, &policy, &memory);
-  const TensorSet in = model_->forward(rank_.context(), 0, {0, 1}, batch_, {}, saved);
-  model_->forward(rank_.context(), 0, {1, 4}, batch_, in, saved, hooks);
+  const TensorSet in = walk(saved, {}).forward({0, 1}, {});
+  walk(saved, hooks).forward({1, 4}, in);
   told("before", "forward", 1, 2);
   line("put 0"), line("put 1");
   told("after", "forward", 1, 2), told("before", "forward", 2, 3);
@@ -419,7 +424,7 @@ TEST_F(SegmentHooksTest, WhatIsOffloadedLeavesAndComesBackAtFixedPoints) {
 
   TensorSet d(kHidden, host_tensor(DType::f32, {3, 4}));
   d.set("scores", host_tensor(DType::f32, {3, 1}));
-  model_->backward(rank_.context(), 0, {1, 4}, batch_, d, saved, hooks);
+  walk(saved, hooks).backward({1, 4}, d, SegmentWork::backward);
   told("before", "backward", 3, 2);
   line("fetch 2"), line("fetch 3");
   told("after", "backward", 3, 2), told("before", "backward", 2, 1);
@@ -433,7 +438,7 @@ TEST_F(SegmentHooksTest, WhatIsOffloadedLeavesAndComesBackAtFixedPoints) {
   // At its end a range releases what its last segment saved.
   log_.clear(), expected_.clear();
   SavedStore other(true, &policy, &memory);
-  model_->forward(rank_.context(), 0, {1, 2}, batch_, in, other, hooks);
+  walk(other, hooks).forward({1, 2}, in);
   told("before", "forward", 1, -1);
   line("put 4"), line("put 5"), line("finish 4"), line("finish 5");
   told("after", "forward", 1, -1);
@@ -448,8 +453,8 @@ TEST_F(SegmentHooksTest, WatchLayersSeesWhatLeavesThemInTheForward) {
   });
   const std::vector<SegmentHooks*> hooks{&watch};
   SavedStore saved;
-  model_->forward(rank_.context(), 0, {}, batch_, {}, saved, hooks);
-  model_->backward(rank_.context(), 0, {}, batch_, {}, saved, hooks);
+  walk(saved, hooks).forward({}, {});
+  walk(saved, hooks).backward({}, {}, SegmentWork::backward);
   EXPECT_THAT(seen, ElementsAre("embed", "layer0", "layer1", "layer2", "layer3", "layer4", "layer5",
                                 "layer6", "layer7"));
 }

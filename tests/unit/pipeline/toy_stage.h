@@ -70,7 +70,6 @@ class ToyStage : public StageProgram {
     for (int64_t i = 0; i < x.elements(); ++i)
       gradients_[size_t(chunk)] += x.data<double>()[i] * dy.data<double>()[i];
   }
-  void last_gradient(int) override { ++last_gradients_; }
   void begin_chunk(int) override { ++begun_; }
   Edge edge(const Action& message) override {
     return {{"x", DType::f64, {message.micro_batch + 1}}, {"number", DType::f64, {1}}};
@@ -89,7 +88,6 @@ class ToyStage : public StageProgram {
   int begun() const { return begun_; }
   /// Weight halves of the last segment that ran separately.
   int64_t heads() const { return heads_; }
-  int last_gradients() const { return last_gradients_; }
 
  private:
   using Kept = std::map<std::pair<int64_t, int>, Tensor>;
@@ -147,7 +145,7 @@ class ToyStage : public StageProgram {
   double loss_ = 0;
   int64_t heads_ = 0;
   bool numbers_fit_ = true;
-  int begun_ = 0, last_gradients_ = 0;
+  int begun_ = 0;
 };
 
 /// The result of one rank for virtual stages 0 … count − 1 in sequence.

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "run/setup.h"
 
@@ -44,6 +46,16 @@ TEST(ModelCatalog, SizesAreThoseOfTheTable) {
   EXPECT_EQ(model.kv_heads, 8);
   EXPECT_EQ(model.vocabulary, 128256);
   EXPECT_FALSE(model.tied_embeddings);
+}
+
+TEST(ModelCatalog, EverySecondLayerOfGptOssHasAWindow) {
+  auto overrides = catalog_model("gpt-oss-20b");
+  overrides.emplace_back("model.seq_length=128");
+  const ModelConfig model = prepare_run(load_run_config({}, overrides)).model;
+  ASSERT_EQ(model.windows.size(), 24u);
+  EXPECT_EQ(model.windows[0], 128);
+  EXPECT_EQ(model.windows[1], 0);
+  EXPECT_EQ(std::count(model.windows.begin(), model.windows.end(), 128), 12);
 }
 
 TEST(ModelCatalog, ExpertsAreThoseOfTheTable) {

@@ -155,6 +155,36 @@ TEST(PublishedRun, ProductsThatTorchtitanRepeats) {
 }
 
 // Rows of experts that tensor ranks share cross the network once.
+// cudnn-frontend issue 256: of one release, in MXFP8, of experts with biases.
+TEST(PublishedRun, GradientsOfBiasesThatOneReleaseSpills) {
+  const auto of = [](const std::string& release, const std::string& model_and_precision) {
+    const CsvTable table = parse_csv(
+        "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,ep\n"
+        "Megatron-Bridge " +
+            release + "," + model_and_precision + ",64,1280,4,4096,1,1,64\n",
+        "t.csv");
+    return published_run(PublishedRow(table, table.rows[0])).activation_gradient_delay;
+  };
+  // A layer of gpt-oss-20b with two rows of 8,192 tokens: 206.2 ms of 24 layers.
+  EXPECT_NEAR(of("26.06.01", "gpt-oss-120b,fp8-mx") * 65536 * 2880 * 10, 206.2e-3 / 24, 1e-6);
+  for (const char* other : {"26.06", "26.08", "26.04.01"})
+    EXPECT_EQ(of(other, "gpt-oss-120b,fp8-mx"), 0) << other;
+  EXPECT_EQ(of("26.06.01", "gpt-oss-120b,bf16"), 0);
+  EXPECT_EQ(of("26.06.01", "qwen3-30b-a3b,fp8-mx"), 0);
+}
+
+// cuDNN's backward in FP8, which Transformer Engine has for sinks since then, skips no keys.
+TEST(PublishedRun, AttentionInFp8GoesPastWindows) {
+  const auto of = [](const std::string& release, const std::string& precision) {
+    return overrides_of(
+        "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,ep",
+        "Megatron-Bridge " + release + ",gpt-oss-120b," + precision + ",64,1280,4,4096,1,1,64");
+  };
+  EXPECT_THAT(of("26.06", "bf16"), Contains("model.window_size=128"));
+  EXPECT_THAT(of("26.04", "fp8-mx"), Contains("model.window_size=128"));
+  EXPECT_THAT(of("26.08", "fp8-mx"), Not(Contains(HasSubstr("model.window_"))));
+}
+
 TEST(PublishedRun, RowsThatTensorRanksGatherBehindTheExchange) {
   const auto of = [](const std::string& framework, const std::string& tp, const std::string& etp) {
     return overrides_of(

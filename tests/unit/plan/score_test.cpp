@@ -152,6 +152,18 @@ TEST(Score, HostsThatRunPyTorchOpByOpTakeLongerForEachLaunch) {
   EXPECT_EQ(seconds("llmq", "H100-SXM", ""), std::nullopt);
 }
 
+/// Rows that differ only in what a release's kernels take are not one prediction.
+TEST(Score, KernelsOfOneReleaseSlowItsRowsAlone) {
+  const std::string rest = ",GB200,8,gpt-oss-20b,fp8-mx,8,1,8192,1,1,8,1000\n";
+  const Score result = score(
+      "id,framework,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,ep,"
+      "tokens_per_sec_per_gpu\na,Megatron-Bridge 26.06" +
+      rest + "b,Megatron-Bridge 26.06.01" + rest + "c,Megatron-Bridge 26.08" + rest);
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_LT(result.rows[1].predicted, 0.95 * result.rows[0].predicted);
+  EXPECT_EQ(result.rows[2].predicted, result.rows[0].predicted);
+}
+
 TEST(Score, StepsOfFewOrUnevenRoundsAreNotShortened) {
   EXPECT_FALSE(LongStep(20, 4).is_shortened());
   EXPECT_FALSE(LongStep(41, 4).is_shortened());

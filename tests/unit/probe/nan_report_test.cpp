@@ -44,7 +44,8 @@ std::string report(int bad, ShardingStrategy strategy = ShardingStrategy::optim)
     DdpConfig ddp;
     ddp.bucket_size = 500;
     ddp.data_parallel_sharding_strategy = strategy;
-    run.store = store_settings(ddp, 3, false);
+    ddp.resolve(3, false);
+    run.store = store_settings(ddp);
     Engine engine(*device, ops, small_llama(), run, ParallelGroups(Mesh({1, 1, 1, 3, 1}), world));
     engine.initialize();
     const HostBatch batch = row(world->rank() == bad);

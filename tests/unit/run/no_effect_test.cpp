@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "data/indexed_dataset_writer.h"
-#include "run/no_effect_rules.h"
 #include "run/resolved_run.h"
+#include "run/rules/rules.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
 
@@ -29,6 +29,16 @@ std::vector<std::string> notes(const Overrides& overrides) {
 
 const Overrides kTp{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
 
+// A name that is known and not implemented has no value to compare with.
+TEST(NoEffect, WhatIsNotImplementedIsNotAsked) {
+  const Overrides simulated{"dist.device=sim", "dist.cluster=dgx-h100"};
+  EXPECT_THAT(
+      notes(simulated + Overrides{"dataset.num_workers=6", "dataset.pin_memory=false"}),
+      Not(Contains(AllOf(HasSubstr("dataset.num_workers"), HasSubstr("dist.device = sim")))));
+  EXPECT_THAT(notes(simulated + Overrides{"dataset.random_seed=6"}),
+              Contains(AllOf(HasSubstr("dataset.random_seed"), HasSubstr("dist.device = sim"))));
+}
+
 TEST(NoEffect, APlainRunSaysNothing) {
   EXPECT_THAT(notes({"validation.eval_iters=1"}), IsEmpty());
 }
@@ -37,9 +47,8 @@ TEST(NoEffect, APlainRunSaysNothing) {
 TEST(NoEffect, TablesNameFields) {
   RunConfig config;
   const Schema schema = run_schema(config);
-  for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
-                           training_without_effect, data_without_effect, gpus_without_effect}) {
-    for (const NoEffectRule& rule : table())
+  for (const Topic& topic : topics()) {
+    for (const NoEffectRule& rule : topic.idle)
       for (const std::string_view name : rule.fields) EXPECT_NE(schema.find(name), nullptr) << name;
   }
 }
@@ -67,6 +76,24 @@ TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
                              HasSubstr("does the same by default"))));
   EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=ring_exchange"}),
               Not(Contains(HasSubstr("comm_overlap.method"))));
+}
+
+// What a schedule turns off is compared as the run has it.
+TEST(NoEffect, AWeightGradientThatWaitsHidesNothingAnyway) {
+  const Overrides waits = kTp + Overrides{"dist.ranks=4", "model.pipeline_model_parallel_size=2",
+                                          "model.pipeline_schedule=zero_bubble"};
+  const auto of_switch = Contains(AllOf(HasSubstr("model.tp_comm_bulk_wgrad has no effect here"),
+                                        HasSubstr("does the same by default")));
+  EXPECT_THAT(notes(waits + Overrides{"model.tp_comm_bulk_wgrad=false"}), of_switch);
+  EXPECT_THAT(notes(kTp + Overrides{"model.tp_comm_bulk_wgrad=false"}), Not(of_switch));
+}
+
+// The settings of kernels in a table are named where the table itself has an effect.
+TEST(NoEffect, SettingsOfKernelsInATable) {
+  const Overrides table{"comm_overlap.tp_comm_overlap_cfg={fc1_fprop: {num_sm: 8}}"};
+  EXPECT_THAT(notes(kTp + table), Contains(HasSubstr("tp_comm_overlap_cfg.fc1_fprop.num_sm has")));
+  EXPECT_THAT(notes(table), ElementsAre(AllOf(HasSubstr("tp_comm_overlap_cfg has no effect here"),
+                                              HasSubstr("tensor_model_parallel_size = 1"))));
 }
 
 TEST(NoEffect, NormsOfQueriesAndKeysThatAreNotThere) {

@@ -144,6 +144,12 @@ TEST_P(ResolvedRuns, AreStoredOnce) {
 INSTANTIATE_TEST_SUITE_P(Settings, ResolvedRuns, testing::ValuesIn(settings()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(ResolvedRuns, HaveTheDefaultsOfTheConfiguration) {
+  DdpConfig ddp;
+  ddp.resolve(1, false);
+  EXPECT_TRUE(ResolvedRun{}.store == store_settings(ddp));
+}
+
 TEST(ResolvedRuns, AreHandedDownByReference) {
   const auto device = make_cpu_device(1);
   const OpTable ops = cpu_ops(instruction_set());

@@ -1,7 +1,5 @@
 // Rules over parallel settings: each message has both numbers and the nearest valid choice.
 
-#include "run/validate_parallel.h"
-
 #include "run/parallel_settings.h"
 #include "support/validated_run.h"
 
@@ -202,8 +200,9 @@ TEST(ValidateParallel, ExpertsNeedWhatTheyStandOn) {
              "model.num_moe_experts=null", etp(2));
   EXPECT_ONE(
       "family llama has no experts; families with experts: deepseek_v2, deepseek_v3, dots1, "
-      "ernie4_5_moe, glm4_moe, glm4_moe_lite, gpt_oss, granitemoe, hunyuan_v1_moe, kimi_k2, "
-      "llama4_text, minimax_m2, mixtral, olmoe, phimoe, qwen2_moe, qwen3_moe",
+      "ernie4_5_moe, glm4_moe, glm4_moe_lite, gpt_oss, granitemoe, granitemoeshared, "
+      "hunyuan_v1_moe, kimi_k2, llama4_text, minimax_m2, mixtral, olmoe, phimoe, qwen2_moe, "
+      "qwen3_moe, solar_open",
       "model.family=llama", kExperts);
   EXPECT_ONE("2 with add_mlp_bias = true: the biases of num_moe_experts = 4",
              "model.family=gpt_oss", "model.num_moe_experts=4", "model.moe_router_topk=2",

@@ -1,7 +1,5 @@
 // The meaning of FP8 recipe names, the changes by further fields, and the rules over both.
 
-#include "run/validate_precision.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
 // Rules over pipeline stages: layer maps, schedules and messages.
 
-#include "run/validate_parallel.h"
 #include "support/validated_run.h"
 
 namespace viaduct {
