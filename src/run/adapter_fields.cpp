@@ -1,6 +1,7 @@
 #include "run/adapter_fields.h"
 
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "checkpoint/peft_folder.h"
 
 namespace viaduct {
@@ -23,7 +24,8 @@ std::vector<std::string> names(const nlohmann::json& list) {
 
 void take_adapter_fields(PeftConfig& config, const ModelConfig& model) {
   const AdapterSettings& adapter = config.resolved;
-  const auto said = nlohmann::json::parse(peft_config_text(adapter, model, ""));
+  const auto said =
+      parse_json<nlohmann::json>(peft_config_text(adapter, model, ""), "adapter_config.json");
   config.scheme = adapter.magnitudes ? AdapterScheme::dora : AdapterScheme::lora;
   config.target_modules = names(said.at("target_modules"));
   config.exclude_modules.clear();
