@@ -43,7 +43,8 @@ void add_image_modules(const ModelConfig& model, std::vector<AdaptableModule>& m
     modules[i].of_images = true;
     modules[i].layer = "";  // Megatron's names are the text model's
   }
-  for (AdaptableModule& module : modules) module.in_peft = peft_module_name(model, module.peft_name());
+  for (AdaptableModule& module : modules)
+    module.in_peft = peft_module_name(model, module.peft_name());
 }
 
 bool names_unread_block(const ModelConfig& model, const std::string& pattern) {

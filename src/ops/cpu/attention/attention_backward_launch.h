@@ -105,7 +105,7 @@ inline void add_dq_parts(ThreadPool& pool, const AttentionBackwardArgs& args,
 /// Adds the sums of every task, in order, to the gradient of the bias.
 inline void add_bias_sums(ThreadPool& pool, const AttentionBackwardArgs& args,
                           const BackwardCut& cut, double* sums) {
-  if (!args.d_bias) return;
+  if (!args.d_bias || cut.tasks == 0) return;
   const int64_t of_head = cut.chunks * cut.bias_sums, heads = args.k.dim(1);
   pool.run(heads, [&](int64_t n, int) {
     double* total = sums + n * of_head;
