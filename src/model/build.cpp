@@ -255,7 +255,8 @@ RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t po
   }
   RotaryTables tables;
   if (common) tables.common = make_rotary_table(device, c.rotary, positions, dtype);
-  if (c.temperature.any())
+  // Before its first step the factor is 1.
+  if (c.temperature.any() && positions + c.temperature.first > c.temperature.length)
     tables.queries = make_rotary_table(device, c.rotary, positions, dtype, c.temperature);
   if (plain && c.no_rope_temperature.any())
     tables.no_rope_queries =
