@@ -118,7 +118,8 @@ std::vector<GpuModel> gpu_models() {
       experts("fp8_ep2", "bf16_with_fp8_current_scaling_mixed",
               {"dist.ranks=2", "model.expert_model_parallel_size=2"}),
       adapted("lora_llama", "llama"), adapted("dora_llama", "llama"),
-      adapted("lora_llama", "llama", "_bf16", kBf16, 6e-2),
+      // The cpu adds terms before it rounds, the GPU afterwards.
+      adapted("lora_llama", "llama", "_bf16", kBf16, 7e-2),
       adapted(
           "dora_llama", "llama", "_tp2",
           {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"}),
