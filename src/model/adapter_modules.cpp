@@ -48,9 +48,10 @@ void check_no_table(const std::string& pattern, const char* field, const ModelCo
     if (table.empty() || !names_module(pattern, table)) continue;
     const bool head = table == names.head;
     fail<ConfigError>(
-        "peft.{}: {} is {}, {}, which has no adapter: those of embeddings and heads are not built; "
+        "peft.{}: {}{}, {}, has no adapter: those of embeddings and heads are not built; "
         "peft.train=[{}] trains it whole",
-        field, pattern, table, head ? "the head" : "an embedding",
+        field, pattern, pattern == table ? "" : fmt::format(" ({})", table),
+        head ? "the head" : "an embedding",
         last_part(head && model.tied_embeddings ? names.token_embedding : table));
   }
 }

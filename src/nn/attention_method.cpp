@@ -119,9 +119,9 @@ bool is_one_op(const OpContext& context, const AttentionMethod& method,
          (context.ops.biased_attention && problem.max_queries != 1 && q.dim(1) == k.dim(1));
 }
 
-AttentionProblem with_bias(const AttentionProblem& problem, const ScoreBias* bias) {
+AttentionProblem with_bias(const AttentionProblem& problem, const ScoreBias& bias) {
   AttentionProblem biased = problem;
-  if (bias != nullptr) biased.bias = bias->table, biased.relative = bias->relative;
+  biased.bias = bias.table, biased.relative = bias.relative;
   return biased;
 }
 
@@ -130,9 +130,10 @@ AttentionProblem with_bias(const AttentionProblem& problem, const ScoreBias* bia
 void attend(OpContext& context, const AttentionMethod& method, const AttentionForwardArgs& args,
             const ScoreBias* bias) {
   if (is_one_op(context, method, args.problem, args.q, args.k, bias)) {
-    AttentionForwardArgs whole = args;
-    whole.problem = with_bias(args.problem, bias);
-    return attention_forward(context, whole);
+    if (bias == nullptr) return attention_forward(context, args);
+    AttentionForwardArgs biased = args;
+    biased.problem = with_bias(args.problem, *bias);
+    return attention_forward(context, biased);
   }
   const Tensor matrix = score_matrix(context, args.problem, args.q);
   // matrix [N, Tq, keys] = q · kᵀ
@@ -148,10 +149,11 @@ void attend(OpContext& context, const AttentionMethod& method, const AttentionFo
 void attend_backward(OpContext& context, const AttentionMethod& method,
                      const AttentionBackwardArgs& args, const ScoreBias* bias) {
   if (is_one_op(context, method, args.problem, args.q, args.k, bias)) {
-    AttentionBackwardArgs whole = args;
-    whole.problem = with_bias(args.problem, bias);
-    if (bias != nullptr) whole.d_bias = bias->d_table;
-    return attention_backward(context, whole);
+    if (bias == nullptr) return attention_backward(context, args);
+    AttentionBackwardArgs biased = args;
+    biased.problem = with_bias(args.problem, *bias);
+    biased.d_bias = bias->d_table;
+    return attention_backward(context, biased);
   }
   const AttentionProblem& problem = args.problem;
   const Tensor p = probabilities_again(context, method, args, bias);  // [N, Tq, keys]

@@ -172,7 +172,8 @@ TEST(AdapterModules, TablesAndHeadsAreSaid) {
     if (model == "gpt2") config.target_modules = {pattern};
     EXPECT_THAT([&] { chosen(config, model); }, ThrowsMessage<ConfigError>(HasSubstr(what)));
   };
-  refused("embed_tokens", "llama", "model.embed_tokens, an embedding, which has no adapter");
+  refused("embed_tokens", "llama",
+          "embed_tokens (model.embed_tokens), an embedding, has no adapter");
   refused("embed_tokens", "llama", "peft.train=[embed_tokens] trains it whole");
   refused("lm_head", "llama", "peft.train=[lm_head] trains it whole");
   refused("lm_head", "gpt2", "peft.train=[wte] trains it whole");  // tied
