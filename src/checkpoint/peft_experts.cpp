@@ -42,9 +42,8 @@ std::vector<LayerExperts> layers_of(const ModelConfig& model) {
     if (model.gated && !fuses) one.gate = at(names.expert_gate);
     one.together = one.gate.empty() ? one.up : at(joined_expert_name(names));
     one.up_rows = model.moe.feed_forward * (model.gated ? 2 : 1);
-    one.fused = one.up.substr(0, one.up.rfind(".{}."));
-    one.fused = peft_block_name(names, one.fused);
-    one.router = at(names.router), one.its_parameter = peft_router_parameter(model, one.router);
+    one.fused = peft_experts_module(names, layer);
+    one.router = at(names.router), one.its_parameter = peft_router_parameter(names, layer);
     layers.push_back(std::move(one));
   }
   return layers;

@@ -46,7 +46,7 @@ void BlockModules::add_feed_forward() const {
   if (!routed) return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
   add_whole(names_.router, "router", model_.moe.experts, true);
   AdaptableModule& router = modules_.back();
-  const std::string in_peft = module_of_parameter(peft_router_parameter(model_, router.name));
+  const std::string in_peft = module_of_parameter(peft_router_parameter(names_, layer_));
   if (in_peft != router.name) router.in_peft = in_peft;
   const int64_t shared = model_.moe.shared_feed_forward;
   if (shared > 0 && model_.gated && fuses_shared_expert(names_)) {
