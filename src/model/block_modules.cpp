@@ -43,7 +43,10 @@ void BlockModules::add_feed_forward() const {
     add(names_.gate_up, "linear_fc1", 2 * model_.feed_forward, model_.hidden);
     return add(names_.down, "linear_fc2", model_.hidden, model_.feed_forward);
   }
-  if (!routed) return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
+  if (!routed) {
+    const std::string& up = dense_up_name(names_, model_.gated);
+    return add_mlp(names_.gate, up, names_.down, model_.feed_forward);
+  }
   add_whole(names_.router, "router", model_.moe.experts, true);
   AdaptableModule& router = modules_.back();
   const std::string in_peft = module_of_parameter(peft_router_parameter(names_, layer_));
