@@ -7,6 +7,7 @@
 #include "base/given_path.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/user_input.h"
 #include "checkpoint/model_folder.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -21,12 +22,7 @@ using nlohmann::json;
 /// --special: an object of texts; null takes a token away.
 void replace_special(const std::string& given, SpecialTokenTexts& special) {
   if (given.empty()) return;
-  json tokens;
-  try {
-    tokens = parse_json<json>(given, "--special");
-  } catch (const IoError& error) {
-    throw ConfigError(error.what());
-  }
+  const json tokens = read_user_input([&] { return parse_json<json>(given, "--special"); });
   VIADUCT_CHECK(ConfigError, tokens.is_object(),
                 "--special: expected an object like {{\"bos_token\": \"<s>\"}}, found {}",
                 tokens.type_name());

@@ -8,6 +8,8 @@
 #include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
+#include "config/choice.h"
+#include "config/value.h"
 
 namespace viaduct {
 namespace {
@@ -81,6 +83,19 @@ void check_adapter_bases(const std::vector<std::filesystem::path>& adapters,
             adapter.string() +
             " --to DIR writes a folder of PEFT, which is used on any model that it fits");
   }
+}
+
+std::optional<BaseFormat> trained_base_format(const std::filesystem::path& adapter) {
+  const std::filesystem::path file = adapter / "config.yaml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  const Value config = parse_yaml(read_file(file, kMaxYamlBytes), file.string());
+  const Value* section = config.find("peft");
+  const Value* said = section != nullptr ? section->find("base_format") : nullptr;
+  if (said == nullptr) return std::nullopt;
+  for (const BaseFormat format : {BaseFormat::nf4, BaseFormat::fp8})
+    if (said->is_plain(choice_name(format))) return format;
+  return std::nullopt;
 }
 
 }  // namespace viaduct

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/model_folder.h"
+#include "nn/parameter.h"
 
 namespace viaduct {
 
@@ -33,5 +34,10 @@ void check_same_base(const std::string& stored, const std::string& now, const st
 /// of a run, whose base.json says on which model. A folder of PEFT says nothing, and fits any.
 void check_adapter_bases(const std::vector<std::filesystem::path>& adapters,
                          const AdapterBase& base);
+
+/// The format of the frozen weights that a run's adapter was trained beside, where that rounds
+/// them: nf4 or fp8 (peft.base_format of the config.yaml in `adapter`, as open_adapter found it).
+/// Nothing for others, and for a folder of PEFT, which has no place for it.
+std::optional<BaseFormat> trained_base_format(const std::filesystem::path& adapter);
 
 }  // namespace viaduct

@@ -27,6 +27,7 @@
 #include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "checkpoint/write_shards.h"
+#include "config/choice.h"
 #include "data/tokenizer/llama_pipeline.h"
 #include "data/tokenizer/qwen2_pipeline.h"
 #include "data/tokenizer/stored_configuration.h"
@@ -425,6 +426,13 @@ Converted convert_model(const ConvertSettings& settings) {
     if (tokenizer) take_tokenizer_of(*std::move(tokenizer), from);
     PeftAdapter adapter = open_adapter(*settings.adapter, from.model);
     check_adapter_bases({adapter.folder}, {given});
+    if (const auto format = trained_base_format(adapter.folder))
+      from.notes.push_back(fmt::format(
+          "{}: the adapter was trained beside frozen weights in {} (peft.base_format), and is "
+          "merged into those of {} as they are there, a model that differs a little from the "
+          "trained one; --adapter {} peft.base_format={} is that one",
+          adapter.folder.string(), choice_name(*format), given.path.string(),
+          adapter.folder.string(), choice_name(*format)));
     from.weights = merge_adapter(std::move(from.weights), std::move(adapter), from.model, wide);
   }
   Converted result;

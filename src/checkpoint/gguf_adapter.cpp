@@ -57,6 +57,13 @@ std::map<std::string, GgufWeight> weights_by_name(const ModelConfig& model) {
 
 }  // namespace
 
+void refuse_gguf_adapter(const GgufFile& file) {
+  VIADUCT_CHECK(ConfigError, file.head().keys.text("general.type", "") != "adapter",
+                "{}: llama.cpp's file of an adapter, which is written and not read; expected the "
+                "folder of PEFT or of the run that it was made from, as --adapter DIR",
+                file.where());
+}
+
 WrittenAdapter write_gguf_adapter(const std::filesystem::path& path, std::string_view name,
                                   const ModelConfig& model, const PeftAdapter& adapter) {
   check_form(adapter);

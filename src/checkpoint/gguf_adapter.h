@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "checkpoint/gguf_file.h"
 #include "checkpoint/peft_folder.h"
 
 namespace viaduct {
@@ -16,5 +17,8 @@ namespace viaduct {
 /// models that llama.cpp cannot represent.
 WrittenAdapter write_gguf_adapter(const std::filesystem::path& path, std::string_view name,
                                   const ModelConfig& model, const PeftAdapter& adapter);
+
+/// ConfigError for a file of an adapter, which llama.cpp alone reads: what to give instead.
+void refuse_gguf_adapter(const GgufFile& file);
 
 }  // namespace viaduct

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "checkpoint/gguf_adapter.h"
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
@@ -154,6 +155,7 @@ class GgufWeights : public TensorSource {
 }  // namespace
 
 std::string gguf_config_text(const GgufFile& file) {
+  refuse_gguf_adapter(file);
   const GgufKeys& keys = file.head().keys;
   const int64_t parts = keys.integer("split.count", 1);
   VIADUCT_CHECK(ConfigError, parts <= 1,

@@ -115,6 +115,7 @@ ModelFolder resolve_model_folder(const std::filesystem::path& given) {
   const bool step_name = parse_step_folder_name(folder.filename().string()).has_value();
   VIADUCT_CHECK(IoError, !step_name || has_safetensors(folder),
                 "{}: a checkpoint without {}: it is damaged", name, kCheckpointIndexFile);
+  refuse_adapter_as_model(folder);
   if (has(folder, "config.json")) return {ModelFolderKind::hugging_face, folder};
 
   VIADUCT_CHECK(IoError, name.find(".tmp-") == std::string::npos,
@@ -142,11 +143,7 @@ bool holds_hugging_face_model(const std::filesystem::path& folder) {
 
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::checkpoint) {
-    VIADUCT_CHECK(ConfigError, !holds_adapter(folder.path),
-                  "{}: holds an adapter and not the model under it, which {} names; give that "
-                  "model and --adapter {}",
-                  folder.path.string(), (folder.path / kAdapterConfigFile).string(),
-                  folder.path.string());
+    refuse_adapter_as_model(folder.path);
     std::unique_ptr<TensorSource> weights = std::make_unique<OpenedWeights>(folder.path);
     if (!has(folder.path, "config.json")) return weights;
     const std::string where = (folder.path / "config.json").string();

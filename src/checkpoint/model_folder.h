@@ -31,9 +31,9 @@ struct ModelFolder {
 };
 
 /// The kind of `folder`. ConfigError if it is missing or another file, for weights of PyTorch with
-/// the reason and what converts them; IoError if it is a folder of no kind: a save folder without a
-/// complete step, or any other folder (the message names what is missing). Checks only that files
-/// exist; does not read them.
+/// the reason and what converts them, and for a folder of PEFT with the option that takes it;
+/// IoError if it is a folder of no kind: a save folder without a complete step, or any other folder
+/// (the message names what is missing). Checks only that files exist; does not read them.
 ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 
 /// Whether `folder` itself holds a Hugging Face model: a checkpoint that is saved there would hide

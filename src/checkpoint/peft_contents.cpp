@@ -157,13 +157,6 @@ PeftContents peft_contents(const TensorSource& source, const PeftSettings& setti
 
 int64_t rank_of(const std::string& name, const PeftFactors& factors, const AdaptableModule& module,
                 bool magnitudes, const std::string& where) {
-  const auto demand = [&](const TensorInfo* info, const char* suffix) {
-    VIADUCT_CHECK(IoError, info != nullptr, "{}: {}{}{} is missing", where, kAdapterPrefix,
-                  shown_name(name), suffix);
-  };
-  demand(factors.a, kAdapterA);
-  demand(factors.b, kAdapterB);
-  if (magnitudes) demand(factors.m, kAdapterMagnitude);
   VIADUCT_CHECK(IoError, magnitudes || factors.m == nullptr,
                 "{}: {} has the magnitudes of DoRA, but adapter_config.json has no use_dora", where,
                 shown_name(name));

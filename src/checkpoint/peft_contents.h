@@ -36,8 +36,8 @@ bool is_saved_as(const std::string& module, const std::string& end);
 PeftContents peft_contents(const TensorSource& source, const PeftSettings& settings,
                            const ModelConfig& model, bool of_run);
 
-/// The rank of a module's adapter. IoError, naming `where`, for tensors that are missing or do not
-/// fit the model.
+/// The rank of a module's adapter, none of whose tensors is missing (peft_missing.h). IoError,
+/// naming `where`, for tensors that do not fit the model.
 int64_t rank_of(const std::string& name, const PeftFactors& factors, const AdaptableModule& module,
                 bool magnitudes, const std::string& where);
 

@@ -7,48 +7,16 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "checkpoint/derived_source.h"
+#include "checkpoint/layer_experts.h"
+#include "checkpoint/peft_missing.h"
 #include "checkpoint/round_tensor.h"
 #include "model/expert_adapters.h"
 #include "model/parameter_maker.h"
-#include "model/router_adapters.h"
 
 namespace viaduct {
 namespace {
 
 constexpr const char* kInner = ".base_layer";
-
-/// The modules of the experts of a layer; "{}" is the expert.
-struct LayerExperts {
-  std::string fused;                  // PEFT's module of all of them: "model.layers.0.mlp.experts"
-  std::string gate, up, down;         // gate: empty without a gate, or where up has it
-  std::string together;               // gate and up as one: of its own name, or up
-  int64_t up_rows = 0;                // of `together`
-  std::string router, its_parameter;  // of the model's folder; PEFT's: "….mlp.gate.weight"
-
-  std::string up_parameter() const { return fused + "." + kJoinedExpert; }
-  std::string down_parameter() const { return fused + ".down_proj"; }
-};
-
-std::vector<LayerExperts> layers_of(const ModelConfig& model) {
-  std::vector<LayerExperts> layers;
-  if (!model.moe.any()) return layers;
-  const TensorNames& names = model_family(model.family).names;
-  for (int64_t layer = 0; layer < model.layers + model.mtp_layers; ++layer) {
-    if (!model.moe.routes(model.kind_of(layer))) continue;
-    const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
-    LayerExperts one;
-    one.up = at(names.expert_up), one.down = at(names.expert_down);
-    const bool fuses = fuses_experts(names);
-    if (model.gated && !fuses) one.gate = at(names.expert_gate);
-    one.together = one.gate.empty() ? one.up : at(joined_expert_name(names));
-    one.up_rows = model.moe.feed_forward * (model.gated ? 2 : 1);
-    one.fused = one.up.substr(0, one.up.rfind(".{}."));
-    one.fused = peft_block_name(names, one.fused);
-    one.router = at(names.router), one.its_parameter = peft_router_parameter(model, one.router);
-    layers.push_back(std::move(one));
-  }
-  return layers;
-}
 
 /// One expert's factor in a tensor of all.
 struct Slice {
@@ -129,12 +97,33 @@ std::unordered_map<std::string, FusedName> fused_names(const std::vector<LayerEx
   return names;
 }
 
+/// The tensors of the parameters that the targets name, which PEFT has of every layer of a model
+/// without multi-token prediction.
+void check_parameters_there(const TensorSource& source, const std::vector<LayerExperts>& layers,
+                            const std::vector<std::string>& targets) {
+  std::vector<std::string> missing;
+  const auto demand = [&](const std::string& module) {
+    for (const char* end : {kAdapterA, kAdapterB})
+      if (const std::string name = kAdapterPrefix + module + end; !source.contains(name))
+        missing.push_back(name);
+  };
+  for (const LayerExperts& layer : layers) {
+    if (layer.further) continue;
+    const bool up = targets_it(targets, layer.up_parameter()),
+               down = targets_it(targets, layer.down_parameter());
+    if (up && down) demand(layer.fused + kInner);
+    if (up || down) demand(layer.fused);
+    if (targets_it(targets, layer.its_parameter)) demand(module_of_parameter(layer.its_parameter));
+  }
+  fail_if_missing(missing, source.where());
+}
+
 }  // namespace
 
 SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
                                   const std::vector<std::string>& targets,
                                   const ModelConfig& model) {
-  const std::vector<LayerExperts> layers = layers_of(model);
+  const std::vector<LayerExperts> layers = layers_with_experts(model);
   const TensorSource& source = *stored;
   for (const std::string& target : targets) {
     const bool known = std::ranges::any_of(layers, [&](const LayerExperts& layer) {
@@ -147,6 +136,7 @@ SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
                   "and mlp.experts.down_proj, or gate.weight, of a model with experts",
                   source.where(), shown_name(target));
   }
+  check_parameters_there(source, layers, targets);
   auto split = std::make_unique<SplitAdapter>(std::move(stored));
   SplitExperts result;
   const int64_t experts = model.moe.experts;
@@ -173,9 +163,9 @@ SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
                of_down = targets_it(targets, layer.down_parameter());
     VIADUCT_CHECK(IoError, both || of_up != of_down,
                   "{}: {} is of one parameter of the experts, but target_parameters of "
-                  "adapter_config.json names {} of {} and {}",
-                  source.where(), shown_name(info.name), of_up ? "both" : "none",
-                  layer.up_parameter(), layer.down_parameter());
+                  "adapter_config.json names none of {} and {}",
+                  source.where(), shown_name(info.name), layer.up_parameter(),
+                  layer.down_parameter());
     const bool up = both ? fused.inner : of_up;
     const std::string& module = up ? layer.together : layer.down;
     const int64_t in = up ? model.hidden : model.moe.feed_forward,
@@ -239,40 +229,46 @@ void fuse(const std::vector<Block>& blocks, const std::string& to, int64_t exper
   if (all_b) fused.tensors[kAdapterPrefix + to + kAdapterB] = all_b;
 }
 
-/// The adapter that all experts of a layer have under this name; null if none has.
-const AdapterShape* shape_of_all(const AdapterSettings& settings, const std::string& module,
-                                 int64_t experts) {
-  if (module.empty()) return nullptr;
-  const AdapterShape* first = settings.of(ParameterMaker::at(module, 0));
-  for (int64_t e = 1; e < experts; ++e) {
-    const AdapterShape* other = settings.of(ParameterMaker::at(module, e));
-    VIADUCT_CHECK(
-        ConfigError,
-        (first == nullptr) == (other == nullptr) && (first == nullptr || *first == *other),
-        "adapter: PEFT holds the experts of a layer together, but {} and {} have "
-        "different adapters",
-        ParameterMaker::at(module, 0), ParameterMaker::at(module, e));
-  }
-  return first;
+/// The adapter that the experts of a layer have under this name; null if the first has none.
+const AdapterShape* shape_of_all(const AdapterSettings& settings, const std::string& module) {
+  return module.empty() ? nullptr : settings.of(ParameterMaker::at(module, 0));
+}
+
+bool same_shape(const AdapterShape* one, const AdapterShape* other) {
+  return (one == nullptr) == (other == nullptr) && (one == nullptr || *one == *other);
 }
 
 }  // namespace
 
+std::string experts_apart(const AdapterSettings& settings, const ModelConfig& model) {
+  for (const LayerExperts& layer : layers_with_experts(model)) {
+    for (const std::string& module : {layer.together, layer.gate, layer.up, layer.down}) {
+      const AdapterShape* first = shape_of_all(settings, module);
+      for (int64_t e = 1; !module.empty() && e < model.moe.experts; ++e)
+        if (!same_shape(first, settings.of(ParameterMaker::at(module, e))))
+          return fmt::format(
+              "PEFT holds the experts of a layer together, but {} and {} have different adapters",
+              ParameterMaker::at(module, 0), ParameterMaker::at(module, e));
+    }
+    if (layer.gate.empty()) continue;
+    if (!same_shape(shape_of_all(settings, layer.gate), shape_of_all(settings, layer.up)))
+      return fmt::format(
+          "PEFT holds {} and {} of experts together: expected both with one rank and alpha",
+          layer.gate, layer.up);
+  }
+  return "";
+}
+
 FusedExperts fuse_expert_adapters(const AdapterSettings& settings, const ModelConfig& model,
                                   FunctionRef<Tensor(const std::string&)> read) {
+  const std::string apart = experts_apart(settings, model);
+  VIADUCT_CHECK(ConfigError, apart.empty(), "adapter: {}", apart);
   FusedExperts fused;
   const int64_t experts = model.moe.experts, features = model.moe.feed_forward;
-  for (const LayerExperts& layer : layers_of(model)) {
-    const AdapterShape* together = shape_of_all(settings, layer.together, experts);
-    const AdapterShape* gate = shape_of_all(settings, layer.gate, experts);
-    const AdapterShape* up =
-        layer.gate.empty() ? nullptr : shape_of_all(settings, layer.up, experts);
-    const AdapterShape* down = shape_of_all(settings, layer.down, experts);
-    const bool pairs = (gate == nullptr) == (up == nullptr) && (gate == nullptr || *gate == *up);
-    VIADUCT_CHECK(ConfigError, pairs,
-                  "adapter: PEFT holds {} and {} of experts together: expected both with one rank "
-                  "and alpha",
-                  layer.gate, layer.up);
+  for (const LayerExperts& layer : layers_with_experts(model)) {
+    const AdapterShape* together = shape_of_all(settings, layer.together);
+    const AdapterShape* gate = shape_of_all(settings, layer.gate);
+    const AdapterShape* down = shape_of_all(settings, layer.down);
     if (together != nullptr || gate != nullptr) {
       AdapterShape shape = together != nullptr ? *together : *gate;
       std::vector<Block> blocks{{layer.together}};

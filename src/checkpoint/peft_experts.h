@@ -31,7 +31,8 @@ struct SplitExperts {
   std::map<std::string, std::string> parameters;
 };
 
-/// `targets`: PEFT's target_parameters. IoError for tensors of experts that do not fit the model.
+/// `targets`: PEFT's target_parameters. IoError for tensors of experts that do not fit the model,
+/// and for those of these parameters that are missing.
 SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
                                   const std::vector<std::string>& targets,
                                   const ModelConfig& model);
@@ -42,10 +43,13 @@ struct FusedExperts {
   std::map<std::string, AdapterShape> parameters;  // by the names of what PEFT adapts
 };
 
+/// Why PEFT cannot hold the adapters of experts together: gate without up, or with another rank or
+/// alpha, or experts of a layer that differ; "" if it can.
+std::string experts_apart(const AdapterSettings& settings, const ModelConfig& model);
+
 /// Where gate and up of experts have adapters of their own, they become one of twice the rank and
 /// twice alpha (the scale stays) with a block-diagonal B. `read`: the tensor of a name; undefined
-/// ones are left out. ConfigError for what PEFT cannot hold: gate without up, or with another rank
-/// or alpha.
+/// ones are left out. ConfigError for experts that are apart.
 FusedExperts fuse_expert_adapters(const AdapterSettings& settings, const ModelConfig& model,
                                   FunctionRef<Tensor(const std::string&)> read);
 

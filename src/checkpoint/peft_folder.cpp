@@ -6,17 +6,17 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hub_cache.h"
 #include "base/json.h"
-#include "base/json_members.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/check_finite.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft_contents.h"
 #include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_form.h"
 #include "checkpoint/peft_image_names.h"
+#include "checkpoint/peft_missing.h"
 #include "checkpoint/peft_settings.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
@@ -34,90 +34,25 @@ bool has(const std::filesystem::path& folder, const char* name) {
   return std::filesystem::exists(folder / name, ignored);
 }
 
-// A checkpoint and its weights.
-struct OwnedCheckpoint {
-  const CheckpointReader checkpoint;
-};
-class CheckpointAdapter : private OwnedCheckpoint, public CheckpointWeights {
- public:
-  explicit CheckpointAdapter(const std::filesystem::path& folder)
-      : OwnedCheckpoint{CheckpointReader(folder)}, CheckpointWeights(checkpoint) {}
-};
-
-/// A folder inside a run that is no step of it: the run itself has the adapters.
-void check_inside_run(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, ignored);
-  const std::filesystem::path run = whole.parent_path();
-  const bool inside = std::filesystem::is_directory(whole, ignored) && has_latest(run) &&
-                      !has(whole, kCheckpointIndexFile) && !has(whole, kAdapterConfigFile) &&
-                      !has(whole, "config.json") && !has_latest(whole);
-  if (!inside) return;
-  const bool best = best_step(run).has_value();
-  fail<ConfigError>(
-      "{}: a folder of the run {}, and no adapter; expected {} (its newest step), {}{}",
-      folder.string(), run.string(), run.string(),
-      best ? (run / "best").string() + " (its best one), or " : "or ",
-      (run / step_folder_name(latest_step(run))).string());
-}
-
-/// The folder of an adapter's files, and its tensors as stored.
-struct AdapterFiles {
-  std::filesystem::path folder;
-  std::unique_ptr<TensorSource> tensors;
-};
-
-AdapterFiles open_files(const std::filesystem::path& given) {
-  const std::filesystem::path folder =
-      model_path("", given, "a folder of PEFT, or of a run with adapters");
-  if (has(folder, kAdapterWeightsFile)) {
-    VIADUCT_CHECK(IoError, has(folder, kAdapterConfigFile), "{}: {} without {}", folder.string(),
-                  kAdapterWeightsFile, kAdapterConfigFile);
-    return {folder, std::make_unique<SafetensorsFile>(folder / kAdapterWeightsFile)};
-  }
-  VIADUCT_CHECK(ConfigError, !has(folder, "adapter_model.bin"),
-                "{}: adapter_model.bin is a pickle, which is not read; save it with PEFT as "
-                "safetensors: model.save_pretrained(DIR, safe_serialization=True)",
-                folder.string());
-  VIADUCT_CHECK(IoError, !has(folder, kAdapterConfigFile) || has(folder, kCheckpointIndexFile),
-                "{}: {} without {}", folder.string(), kAdapterConfigFile, kAdapterWeightsFile);
-  check_inside_run(folder);
-  const ModelFolder found = resolve_model_folder(folder);
-  VIADUCT_CHECK(ConfigError, found.kind == ModelFolderKind::checkpoint && holds_adapter(found.path),
-                "{}: holds a model and no adapter (expected {}, or the checkpoint of a run with "
-                "peft.scheme)",
-                folder.string(), kAdapterConfigFile);
-  return {found.path, std::make_unique<CheckpointAdapter>(found.path)};
+[[noreturn]] void fail_unknown_module(const std::string& name, const ModelConfig& model,
+                                      const std::vector<AdaptableModule>& modules,
+                                      const std::string& where) {
+  const TensorNames& own = model_family(model.family).names;
+  VIADUCT_CHECK(ConfigError, name != own.head && name != own.token_embedding,
+                "{}: has an adapter of {}: those of embeddings and heads are not supported; "
+                "expected it in modules_to_save, which trains it whole",
+                where, shown_name(name));
+  std::vector<std::string> names;
+  for (const AdaptableModule& one : modules) names.push_back(one.name);
+  const auto near = nearest_name(name, names);
+  fail<IoError>("{}: has an adapter of {}, which is no linear layer of the model's blocks{}", where,
+                shown_name(name), near ? "; nearest: " + *near : "");
 }
 
 }  // namespace
 
-bool holds_adapter(const std::filesystem::path& folder) {
-  return has(folder, kAdapterConfigFile) && !has(folder, kAdapterWeightsFile);
-}
-
-std::filesystem::path adapter_folder(const std::filesystem::path& adapter) {
-  return open_files(adapter).folder;
-}
-
-std::optional<std::filesystem::path> model_under_adapter(const std::filesystem::path& given) {
-  std::filesystem::path folder = find_model(given).value_or(given);
-  if (holds_hugging_face_model(folder)) return std::nullopt;
-  if (!has(folder, kAdapterConfigFile)) folder = resolve_model_folder(folder).path;
-  if (!has(folder, kAdapterConfigFile)) return std::nullopt;
-  const std::string where = (folder / kAdapterConfigFile).string();
-  const auto config = parse_json<nlohmann::json>(read_file(where, size_t{1} << 22), where);
-  std::string base = string_member(config, "base_model_name_or_path", where);
-  VIADUCT_CHECK(ConfigError, !base.empty(),
-                "{}: names no model under the adapter; give it: --model MODEL --adapter {}", where,
-                given.string());
-  const std::string revision = string_member(config, "revision", where);
-  if (!revision.empty() && !find_model(base)) base += "@" + revision;
-  return model_path(where + ": base_model_name_or_path: ", base, "the model under the adapter");
-}
-
 int64_t adapter_vocabulary(const std::filesystem::path& given, const ModelConfig& model) {
-  AdapterFiles files = open_files(given);
+  AdapterFiles files = open_adapter_files(given);
   files.tensors = with_own_names(std::move(files.tensors), model).tensors;
   const TensorNames& names = model_family(model.family).names;
   const auto rows_of = [&](const std::string& module) -> int64_t {
@@ -142,7 +77,7 @@ int64_t adapter_vocabulary(const std::filesystem::path& given, const ModelConfig
 }
 
 PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& model) {
-  AdapterFiles files = open_files(given);
+  AdapterFiles files = open_adapter_files(given);
   PeftAdapter adapter;
   OwnNames own = with_own_names(std::move(files.tensors), model);
   const std::filesystem::path place = adapter.folder = std::move(files.folder);
@@ -168,20 +103,13 @@ PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& 
   const PeftContents contents =
       peft_contents(*adapter.tensors, settings, model, holds_adapter(place));
   adapter.settings.trained = contents.trained;
+  for (const auto& [name, factors] : contents.adapters)
+    if (!by_name.contains(name)) fail_unknown_module(name, model, modules, where);
+  check_complete(contents,
+                 {settings, said, split.parameters, model.moe.any(), holds_adapter(place)}, modules,
+                 where);
   for (const auto& [name, factors] : contents.adapters) {
     const auto found = by_name.find(name);
-    if (found == by_name.end()) {
-      const TensorNames& own_names = model_family(model.family).names;
-      VIADUCT_CHECK(ConfigError, name != own_names.head && name != own_names.token_embedding,
-                    "{}: has an adapter of {}: those of embeddings and heads are not supported; "
-                    "expected it in modules_to_save, which trains it whole",
-                    where, shown_name(name));
-      std::vector<std::string> names;
-      for (const AdaptableModule& one : modules) names.push_back(one.name);
-      const auto near = nearest_name(name, names);
-      fail<IoError>("{}: has an adapter of {}, which is no linear layer of the model's blocks{}",
-                    where, shown_name(name), near ? "; nearest: " + *near : "");
-    }
     const auto parameter = split.parameters.find(name);
     const std::string matched =
         said.of(parameter == split.parameters.end() ? name : parameter->second);

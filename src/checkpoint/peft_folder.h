@@ -29,6 +29,10 @@ struct PeftAdapter {
 /// Whether a folder is a checkpoint of a run with adapters.
 bool holds_adapter(const std::filesystem::path& folder);
 
+/// ConfigError if a folder that should be a model's holds an adapter and no model: what it is, the
+/// model that it names, and the option that takes it.
+void refuse_adapter_as_model(const std::filesystem::path& folder);
+
 /// Opens DIR (PEFT's folder, a step folder, or a save folder with its latest step) for a model.
 /// ConfigError for settings that are not supported, by name, IoError for tensors that do not fit
 /// the model or that the settings do not explain: which, their shapes, the nearest names.

@@ -27,21 +27,16 @@ std::string inside_layer(const std::string& module) {
 /// With transformers 5 PEFT (0.21, transformers_weight_conversion.py) takes every entry of
 /// target_modules that ends in gate_proj, up_proj or down_proj for the fused experts, in models
 /// with experts but qwen2_moe: other layers of these names then have no adapter, and no error says
-/// so.
-void check_moved_targets(const PeftAdapter& adapter, const ModelConfig& model) {
-  if (!model.moe.any() || model.family == "qwen2_moe") return;
+/// so. Those layers, as they are called inside of a block.
+std::set<std::string> lost_layers(const AdapterSettings& settings, const ModelConfig& model) {
   std::set<std::string> lost;
-  for (const auto& [name, shape] : adapter.settings.modules) {
+  if (!model.moe.any() || model.family == "qwen2_moe") return lost;
+  for (const auto& [name, shape] : settings.modules) {
     const std::string last = last_part(name);
     const bool moved = last == "gate_proj" || last == "up_proj" || last == "down_proj";
     if (moved && !is_expert_module(name)) lost.insert(inside_layer(name));
   }
-  VIADUCT_CHECK(ConfigError, lost.empty(),
-                "{}: PEFT 0.21 with transformers 5 takes {} of {} for experts, and would load none "
-                "of their adapters, without an error; train with peft.exclude_modules=[{}], or "
-                "merge it: convert --from MODEL --adapter {} --to DIR",
-                adapter.tensors->where(), fmt::join(lost, ", "), model.family, fmt::join(lost, ","),
-                adapter.folder.string());
+  return lost;
 }
 
 /// Puts the head beside a tied table that trains. PEFT ties `embed_tokens`, and other tables
@@ -93,8 +88,35 @@ void take_routers(const PeftAdapter& adapter, const Routers& routers, FusedExper
 
 }  // namespace
 
+std::optional<PeftLimit> peft_limit(const AdapterSettings& settings, const ModelConfig& model) {
+  const std::set<std::string> lost = lost_layers(settings, model);
+  if (!lost.empty())
+    return PeftLimit{
+        "target_modules",
+        fmt::format("PEFT 0.21 with transformers 5 takes {} of {} for experts, and would load none "
+                    "of their adapters, without an error; peft.exclude_modules=[{}] leaves them "
+                    "out",
+                    fmt::join(lost, ", "), model.family, fmt::join(lost, ","))};
+  const auto routers = peft_router_parameters(model);
+  const auto parameter = std::ranges::find_if(settings.modules, [&](const auto& module) {
+    return is_expert_module(module.first) || routers.contains(module.first);
+  });
+  if (parameter == settings.modules.end()) return std::nullopt;
+  if (settings.dropout > 0)
+    return PeftLimit{"dropout", fmt::format("PEFT knows no dropout ({}) on adapters of experts and "
+                                            "routers ({})",
+                                            settings.dropout, parameter->first)};
+  if (std::string apart = experts_apart(settings, model); !apart.empty())
+    return PeftLimit{"target_modules", std::move(apart)};
+  return std::nullopt;
+}
+
 PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
-  check_moved_targets(adapter, model);
+  if (const auto limit = peft_limit(adapter.settings, model))
+    fail<ConfigError>(
+        "{}: {}: PEFT cannot hold this adapter; merge it: convert --from MODEL --adapter {} --to "
+        "DIR",
+        adapter.tensors->where(), limit->reason, adapter.folder.string());
   PeftForm form{adapter.tensors->tensors(), {}, adapter.config, "", ""};
   add_tied_head(form, adapter, model);
   const TensorNames& names = model_family(model.family).names;
@@ -108,10 +130,6 @@ PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
     return is_expert_module(module.first) || routers.contains(module.first);
   });
   if (!parameters) return form;
-  VIADUCT_CHECK(ConfigError, adapter.settings.dropout == 0,
-                "{}: PEFT knows no dropout ({}) on adapters of experts and routers: it cannot hold "
-                "this one",
-                adapter.tensors->where(), adapter.settings.dropout);
   FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
     return adapter.tensors->tensor(name);
   });

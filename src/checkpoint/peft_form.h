@@ -3,6 +3,7 @@
 // and what PEFT would load as another adapter, or as none, is refused.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,14 @@ struct PeftForm {
   /// Of a tied token table that trains: the tensor's name, and the head's, which is its copy.
   std::string table, copied_head;
 };
+
+/// Why PEFT cannot hold an adapter: the setting of section `peft` that asks for it, and the reason.
+struct PeftLimit {
+  const char* setting;  // "target_modules"
+  std::string reason;
+};
+/// Nothing for adapters that it can hold.
+std::optional<PeftLimit> peft_limit(const AdapterSettings& settings, const ModelConfig& model);
 
 /// ConfigError for adapters that PEFT cannot hold.
 PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model);

@@ -9,11 +9,11 @@
 #include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
+#include "checkpoint/adapter_description.h"
 #include "checkpoint/peft_folder.h"
 #include "model/adapter_modules.h"
 #include "model/adapter_trained.h"
 #include "model/family.h"
-#include "model/image_adapters.h"
 
 namespace viaduct {
 namespace {
@@ -132,40 +132,9 @@ void check_kind(const Json& config, const std::string& where) {
   }
 }
 
-using Shapes = std::map<std::string, AdapterShape>;
-
-/// The most frequent value.
-template <class T, class F>
-T most_frequent(const Shapes& shapes, F&& of) {
-  std::map<T, int64_t> counts;
-  for (const auto& [name, shape] : shapes) ++counts[of(shape)];
-  return std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })
-      ->first;
-}
-
 Json plain_number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
   return value;
-}
-
-/// Last parts of names where these stand for exactly the adapted modules, else whole names.
-/// Of a model with images always these: parts of it that nothing reads have the same ends.
-std::vector<std::string> target_names(const AdapterSettings& settings, const ModelConfig& model) {
-  std::set<std::string> ends, whole;
-  for (const auto& [name, shape] : settings.modules) {
-    ends.insert(last_part(name));
-    whole.insert(name);
-  }
-  const std::vector<AdaptableModule> modules = adaptable_modules(model);
-  const bool all = std::ranges::all_of(modules, [&](const AdaptableModule& module) {
-    // Models of PEFT's have no layers of multi-token prediction.
-    return module.further >= 0 || !ends.contains(last_part(module.name)) ||
-           whole.contains(module.name);
-  });
-  const std::set<std::string>& names = all && !model.vision.any() ? ends : whole;
-  std::vector<std::string> result;
-  for (const std::string& name : names) result.push_back(peft_module_name(model, name));
-  return result;
 }
 
 }  // namespace
@@ -206,23 +175,13 @@ PeftSettings read_peft_settings(const std::string& text, const std::string& wher
 }
 
 std::string peft_config_text(const AdapterSettings& settings, const ModelConfig& model,
-                             const std::string& base, const Shapes& parameters) {
-  Shapes all = settings.modules;
-  all.insert(parameters.begin(), parameters.end());
-  const auto rank = most_frequent<int64_t>(all, [](const auto& s) { return s.rank; });
-  const auto alpha = most_frequent<double>(all, [](const auto& s) { return s.alpha; });
-  Json ranks = Json::object(), alphas = Json::object(), targets = Json::array();
-  for (const auto& [module, shape] : parameters) targets.push_back(peft_module_name(model, module));
-  for (const auto& [module, shape] : all) {
-    const std::string name = peft_module_name(model, module);
-    if (shape.rank != rank) ranks[name] = shape.rank;
-    if (shape.alpha != alpha) alphas[name] = plain_number(shape.alpha);
-  }
-  const std::set<std::string>& trained = settings.trained;
+                             const std::string& base,
+                             const std::map<std::string, AdapterShape>& parameters) {
+  const AdapterDescription said = describe_adapter(settings, model, parameters);
+  Json alphas = Json::object();
+  for (const auto& [name, alpha] : said.alphas) alphas[name] = plain_number(alpha);
   const bool ties = std::ranges::any_of(
-      trained, [&](const std::string& module) { return is_tied_table(model, module); });
-  Json saved = Json::array();
-  for (const std::string& module : trained) saved.push_back(peft_module_name(model, module));
+      settings.trained, [&](const std::string& module) { return is_tied_table(model, module); });
   Json config{{"alpha_pattern", alphas},
               {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
               {"bias", "none"},
@@ -230,17 +189,17 @@ std::string peft_config_text(const AdapterSettings& settings, const ModelConfig&
               {"fan_in_fan_out", model_family(model.family).names.transposed},
               {"inference_mode", true},
               {"init_lora_weights", true},
-              {"lora_alpha", plain_number(alpha)},
+              {"lora_alpha", plain_number(said.alpha)},
               {"lora_dropout", settings.dropout},
-              {"modules_to_save", trained.empty() ? Json() : saved},
+              {"modules_to_save", said.trained.empty() ? Json() : Json(said.trained)},
               {"peft_type", "LORA"},
-              {"r", rank},
-              {"rank_pattern", ranks},
-              {"target_modules", target_names(settings, model)},
+              {"r", said.rank},
+              {"rank_pattern", said.ranks},
+              {"target_modules", said.targets},
               {"task_type", model.encoder.any() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"},
               {"use_dora", settings.magnitudes},
-              {"use_rslora", all.begin()->second.rank_stabilized}};
-  if (!targets.empty()) config["target_parameters"] = targets;
+              {"use_rslora", said.rank_stabilized}};
+  if (!said.parameters.empty()) config["target_parameters"] = said.parameters;
   return config.dump(2) + "\n";
 }
 

@@ -58,7 +58,8 @@ PeftTargets::Names names(const Json& config, const char* name, const std::string
   if (found->is_string()) {
     names.expressed = true;
     const auto text = found->get<std::string>();
-    if (!is_all_linear(text)) names.expression = NamePattern::read(text, NamePattern::Of::whole);
+    names.all_linear = is_all_linear(text);
+    if (!names.all_linear) names.expression = NamePattern::read(text, NamePattern::Of::whole);
   } else {
     names.parts = texts(*found, name, where);
   }
@@ -90,10 +91,22 @@ std::string PeftTargets::left_out_by(const std::string& module) const {
   if (parameters && module.find(".experts") != std::string::npos) return "";
   if (!among(modules)) return "target_modules";
   // PEFT takes a whole name as it stands.
-  if (layers.empty() || std::ranges::find(modules.parts, module) != modules.parts.end()) return "";
+  const bool whole = std::ranges::find(modules.parts, module) != modules.parts.end();
+  return whole || in_layers(module) ? "" : "layers_to_transform";
+}
+
+bool PeftTargets::in_layers(const std::string& module) const {
+  if (layers.empty()) return true;
   const auto layer = layer_of(module, layer_numbers);
-  const bool in = layer && std::ranges::find(layers, *layer) != layers.end();
-  return in ? "" : "layers_to_transform";
+  return layer && std::ranges::find(layers, *layer) != layers.end();
+}
+
+bool PeftTargets::ask_for(const std::string& module, bool of_kind) const {
+  const bool unread = excluded.expressed && !excluded.expression;
+  if (unread || !left_out_by(module).empty()) return false;
+  if (modules.expressed) return modules.expression || modules.all_linear;
+  if (!modules.any()) return of_kind && in_layers(module);
+  return !(parameters && module.find(".experts") != std::string::npos);
 }
 
 PeftTargets read_peft_targets(const std::string& text, const std::string& where) {

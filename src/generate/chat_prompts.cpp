@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/units.h"
+#include "base/user_input.h"
 #include "config/problems.h"
 #include "conversation/chat_encoder.h"
 #include "conversation/line_members.h"
@@ -210,17 +211,17 @@ Conversation read_conversation(const std::string& line, const std::string& where
 }
 
 ChatMessage read_message(const std::string& line, const std::string& where, bool images) {
-  try {
+  return read_user_input([&] {
     const TemplateValue value = TemplateValue::from_json(line, where);
-    Conversation one;
-    one.messages.push_back(ChatMessage::of_value(value));
-    take_images(value.as_map(), images, one);
-    return std::move(one.messages.front());
-  } catch (const InvalidConversation& invalid) {
-    fail<ConfigError>("{}: {}", where, invalid.what());
-  } catch (const IoError& error) {
-    fail<ConfigError>("{}", error.what());
-  }
+    try {
+      Conversation one;
+      one.messages.push_back(ChatMessage::of_value(value));
+      take_images(value.as_map(), images, one);
+      return std::move(one.messages.front());
+    } catch (const InvalidConversation& invalid) {
+      fail<ConfigError>("{}: {}", where, invalid.what());
+    }
+  });
 }
 
 std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/units.h"
+#include "base/user_input.h"
 #include "config/problems.h"
 #include "data/text_check.h"
 #include "data/tokenizer/text_ids.h"
@@ -53,11 +54,7 @@ void check_utf8(std::string_view text, const std::string& where) {
 }
 
 nlohmann::json prompt_document(const PromptText& line) {
-  try {
-    return parse_json<nlohmann::json>(line.text, line.where);
-  } catch (const IoError& error) {
-    throw ConfigError(error.what());
-  }
+  return read_user_input([&] { return parse_json<nlohmann::json>(line.text, line.where); });
 }
 
 void give_to_encoder(Prompt& prompt, const ModelConfig& model) {

@@ -43,10 +43,13 @@ void BlockModules::add_feed_forward() const {
     add(names_.gate_up, "linear_fc1", 2 * model_.feed_forward, model_.hidden);
     return add(names_.down, "linear_fc2", model_.hidden, model_.feed_forward);
   }
-  if (!routed) return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
+  if (!routed) {
+    const std::string& up = dense_up_name(names_, model_.gated);
+    return add_mlp(names_.gate, up, names_.down, model_.feed_forward);
+  }
   add_whole(names_.router, "router", model_.moe.experts, true);
   AdaptableModule& router = modules_.back();
-  const std::string in_peft = module_of_parameter(peft_router_parameter(model_, router.name));
+  const std::string in_peft = module_of_parameter(peft_router_parameter(names_, layer_));
   if (in_peft != router.name) router.in_peft = in_peft;
   const int64_t shared = model_.moe.shared_feed_forward;
   if (shared > 0 && model_.gated && fuses_shared_expert(names_)) {

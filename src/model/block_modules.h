@@ -10,6 +10,11 @@
 
 namespace viaduct {
 
+/// The name of up of a dense feed-forward, which without a gate may be another.
+inline const std::string& dense_up_name(const TensorNames& names, bool gated) {
+  return gated || names.plain_up.empty() ? names.up : names.plain_up;
+}
+
 /// Adds those of a block to a list. The arguments must outlive it.
 class BlockModules {
  public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/block_modules.h"
 #include "model/build_block.h"
 #include "model/build_encoder.h"
 #include "model/build_moe.h"
@@ -89,8 +90,7 @@ std::vector<ParameterMaker::Piece> up_pieces(const Maker& m, int64_t layer) {
   const ModelConfig& c = m.config;
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const int64_t features = c.feed_forward;
-  if (!c.gated)
-    return {{at(m.names.plain_up.empty() ? m.names.up : m.names.plain_up), features, 1}};
+  if (!c.gated) return {{at(dense_up_name(m.names, false)), features, 1}};
   if (m.names.gate_up.empty())
     return {{at(m.names.gate), features, 1}, {at(m.names.up), features, 1}};
   const std::string fused = at(m.names.gate_up);

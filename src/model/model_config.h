@@ -246,6 +246,10 @@ struct TensorNames {
   /// The same experts as the family's own files have them: all of a layer in one tensor, gate above
   /// up [E, 2 F, H], and down [E, H, F] (Granite); empty: one by one. checkpoint/own_experts.h.
   std::string experts_gate_up, experts_down;
+  /// Of a layer in transformers 5, as PEFT's files call them where the family's own files have
+  /// other names: the module of all experts, and the router's parameter. Empty: what expert_up has
+  /// before the expert, and router + ".weight". model/router_adapters.h.
+  std::string peft_experts, peft_router;
   std::string
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
   bool load_bias_row = false;  // … which these files have as [1, E] (ERNIE 4.5)

@@ -11,14 +11,11 @@
 
 namespace viaduct {
 
-/// The name in transformers 5 of something in a block with experts: "….mlp.X" of Mixtral's
-/// "….block_sparse_moe.X".
-std::string peft_block_name(const TensorNames& names, std::string name);
+/// PEFT's module of all experts of a layer: "model.layers.0.mlp.experts".
+std::string peft_experts_module(const TensorNames& names, int64_t layer);
 
-/// PEFT's parameter of a router: "model.layers.0.mlp.gate.weight" of Mixtral's
-/// "model.layers.0.block_sparse_moe.gate", "….router.weight" of Granite's "….router.layer" and of
-/// Phi-MoE's "….gate".
-std::string peft_router_parameter(const ModelConfig& model, const std::string& router);
+/// PEFT's parameter of the router of a layer: "model.layers.0.mlp.gate.weight".
+std::string peft_router_parameter(const TensorNames& names, int64_t layer);
 
 /// Those of all routers of a model, by module. Gates of shared experts, which are linear layers
 /// there, are not among them.

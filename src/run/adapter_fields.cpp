@@ -1,41 +1,37 @@
 #include "run/adapter_fields.h"
 
-#include "base/json.h"
-#include "base/json_reader.h"
-#include "checkpoint/peft_folder.h"
+#include <fmt/format.h>
+
+#include "checkpoint/adapter_description.h"
 
 namespace viaduct {
 namespace {
 
-/// A member of an adapter's configuration, whose patterns are those of section peft.
-Value pattern_values(const nlohmann::json& patterns) {
+/// What adapter_config.json has as patterns: those of section peft.
+template <class T>
+Value pattern_values(const std::map<std::string, T>& patterns) {
   Value values;
   values.kind = Value::Kind::map;
-  for (const auto& [pattern, number] : patterns.items())
-    values.set(pattern, Value::of_scalar(number.dump()));
+  for (const auto& [pattern, number] : patterns)
+    values.set(pattern, Value::of_scalar(fmt::format("{}", number)));
   return values;
-}
-
-std::vector<std::string> names(const nlohmann::json& list) {
-  return list.is_null() ? std::vector<std::string>() : list.get<std::vector<std::string>>();
 }
 
 }  // namespace
 
 void take_adapter_fields(PeftConfig& config, const ModelConfig& model) {
   const AdapterSettings& adapter = config.resolved;
-  const auto said =
-      parse_json<nlohmann::json>(peft_config_text(adapter, model, ""), "adapter_config.json");
+  const AdapterDescription said = describe_adapter(adapter, model);
   config.scheme = adapter.magnitudes ? AdapterScheme::dora : AdapterScheme::lora;
-  config.target_modules = names(said.at("target_modules"));
+  config.target_modules = said.targets;
   config.exclude_modules.clear();
-  config.dim = said.at("r").get<int64_t>();
-  config.alpha = said.at("lora_alpha").get<double>();
-  config.rslora = said.at("use_rslora").get<bool>();
-  config.rank_pattern = pattern_values(said.at("rank_pattern"));
-  config.alpha_pattern = pattern_values(said.at("alpha_pattern"));
+  config.dim = said.rank;
+  config.alpha = said.alpha;
+  config.rslora = said.rank_stabilized;
+  config.rank_pattern = pattern_values(said.ranks);
+  config.alpha_pattern = pattern_values(said.alphas);
   config.dropout = adapter.dropout;
-  config.train = names(said.at("modules_to_save"));
+  config.train = said.trained;
 }
 
 }  // namespace viaduct

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hub_cache.h"
 #include "base/units.h"
+#include "checkpoint/adapter_base.h"
 #include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
@@ -15,10 +16,9 @@
 #include "config/choice.h"
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
-#include "model/expert_adapters.h"
 #include "model/image_adapters.h"
-#include "model/router_adapters.h"
 #include "run/adapter_fields.h"
+#include "run/graph_config.h"
 #include "run/grown_vocabulary.h"
 #include "run/rules/product_sizes.h"
 
@@ -43,9 +43,8 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
   }
 }
 
-/// Where dropout is, which no file of an adapter says; and what PEFT does not have.
-void take_dropout_position(RunConfig& config, const ModelConfig& model,
-                           std::vector<std::string>& notes) {
+/// Where dropout is, which no file of an adapter says.
+void take_dropout_position(RunConfig& config) {
   const PeftConfig& peft = config.peft;
   AdapterSettings& adapters = config.peft.resolved;
   adapters.dropout_after = peft.dropout_position == DropoutPosition::post;
@@ -53,16 +52,6 @@ void take_dropout_position(RunConfig& config, const ModelConfig& model,
   VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
                 "peft.dropout_position: post with dora, whose norms are those of the whole sum; "
                 "expected pre, or peft.scheme=lora");
-  const auto routers = peft_router_parameters(model);
-  const auto parameter = std::ranges::find_if(adapters.modules, [&](const auto& module) {
-    return is_expert_module(module.first) || routers.contains(module.first);
-  });
-  if (parameter != adapters.modules.end() && !config.train.skip_train)
-    notes.push_back(fmt::format(
-        "peft.dropout: {} on adapters of experts or routers ({}), which PEFT does not have: it "
-        "cannot hold this adapter, and convert refuses to write it for PEFT (merging and GGUF "
-        "work)",
-        adapters.dropout, parameter->first));
 }
 
 /// The types of the matrices that a GGUF file stores in blocks; nothing of other models.
@@ -114,7 +103,7 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   if (products != Scaling::none)
     problem = "the recipe has " + std::string(product_format_name(products)) +
               " products, which read weights that are quantized once";
-  if (config.dist.on_cuda()) problem = "no kernel of GPUs expands them";
+  if (launches_kernels(config)) problem = "no kernel of GPUs expands them";
   VIADUCT_CHECK(ConfigError, problem.empty() || !asks, "{}", problem);
   if (!problem.empty()) {
     notes.push_back(fmt::format(
@@ -172,6 +161,17 @@ PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
 
 }  // namespace
 
+void note_trained_format(const std::filesystem::path& adapter, const AdapterSettings& adapters,
+                         std::vector<std::string>& notes) {
+  const auto then = trained_base_format(adapter_folder(adapter));
+  if (!then || adapters.base_format == then) return;
+  notes.push_back(
+      fmt::format("{}: the adapter was trained beside frozen weights in {}, and they are in {} "
+                  "here; peft.base_format={} gives it those that it knows",
+                  adapter.string(), choice_name(*then),
+                  choice_name_or(adapters.base_format, "the recipe's format"), choice_name(*then)));
+}
+
 bool take_adapter_tokenizer(RunSetup& setup) {
   const auto adapter = adapter_place(setup.config);
   if (!adapter || !setup.pretrained) return false;
@@ -213,9 +213,10 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
   const bool expands =
       peft.base_format == BaseFormat::nf4 || peft.base_format == BaseFormat::blocks;
-  later(expands && config.dist.on_cuda(),
-        fmt::format("peft.base_format: {}, on GPUs (dist.device: cuda)",
-                    choice_name_or(peft.base_format, "null")),
+  later(expands && launches_kernels(config),
+        fmt::format(
+            "peft.base_format: {}, on GPUs ({})", choice_name_or(peft.base_format, "null"),
+            config.dist.on_cuda() ? "dist.device: cuda" : "the target of this plan or dry run"),
         "bf16, fp8 or null: no kernel expands its codes");
   later(peft.base_format && config.ddp.shards_weights(),
         fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
@@ -238,10 +239,11 @@ std::vector<std::string> resolve_adapters(RunConfig& config, ModelConfig& model)
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   freeze_images(peft.resolved, model.vision);
-  take_dropout_position(config, model, notes);
+  take_dropout_position(config);
   if (model.mtp_layers > 0 && !config.train.skip_train)
     notes.push_back(further_layers(config, model));
   take_base_format(config, model, notes);
+  if (peft.adapter) note_trained_format(*adapter_place(config), peft.resolved, notes);
   const AdapterScheme scheme = peft.resolved.magnitudes ? AdapterScheme::dora : AdapterScheme::lora;
   if (peft.scheme) {
     const bool asks_magnitudes = *peft.scheme == AdapterScheme::dora;

@@ -2,6 +2,7 @@
 // The adapters of a run: what section `peft` or an adapter's files are for its model, and their
 // tensors.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct OpContext;
 /// the model's, with a note. False where it brings none (checkpoint/adapter_tokenizer.h), or there
 /// is no model's folder.
 bool take_adapter_tokenizer(RunSetup& setup);
+
+/// A note where an adapter was trained beside frozen weights in another format than those of
+/// `adapters`, as far as its files say it (trained_base_format).
+void note_trained_format(const std::filesystem::path& adapter, const AdapterSettings& adapters,
+                         std::vector<std::string>& notes);
 
 /// Fills in config.peft.resolved, the learning rate of B, and which parts of a model with images
 /// have gradients; returns notes for the start. Where the folder of peft.adapter is gone, a run

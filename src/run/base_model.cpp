@@ -33,6 +33,14 @@ void check_adapter_folder(const CheckpointReader& checkpoint, const RunSetup& se
   }
 }
 
+/// What to do about another base. A run without a model has most likely lost that setting.
+std::string base_advice(const RunSetup& setup) {
+  return fmt::format("; {}, or start anew with another checkpoint.save",
+                     setup.pretrained
+                         ? "put the model back"
+                         : "give that model with checkpoint.pretrained_checkpoint=DIR");
+}
+
 }  // namespace
 
 AdapterBase base_of(const RunSetup& setup) {
@@ -50,8 +58,7 @@ void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const
                 adapts ? "trains adapters (peft.scheme)" : "trains all weights");
   if (!adapted) return;
   const std::string where = (checkpoint.folder() / kBaseFile).string();
-  check_same_base(read_file(where), now, where,
-                  "; put the model back, or start anew with another checkpoint.save");
+  check_same_base(read_file(where), now, where, base_advice(setup));
   if (setup.config.peft.adapter) check_adapter_folder(checkpoint, setup);
 }
 

@@ -12,6 +12,7 @@
 #include "data/pair_dataset.h"
 #include "data/split.h"
 #include "data/tokenizer/vocabulary_hash.h"
+#include "run/adapter_setup.h"
 #include "run/encoder_support.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
@@ -247,6 +248,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
     adapter.settings = open_adapter(adapter.folder, setup.model).settings;
     adapter.settings.base_format = setup.config.peft.resolved.base_format;
     adapter.settings.blocks = setup.config.peft.resolved.blocks;
+    note_trained_format(adapter.folder, adapter.settings, setup.notes);
   }
   if (own != DType::f32 && !peek.outcome.is_given("mixed_precision.recipe")) {
     setup.notes.push_back(

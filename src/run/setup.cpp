@@ -33,6 +33,7 @@
 #include "run/nsys_command.h"
 #include "run/packing_settings.h"
 #include "run/parallel_settings.h"
+#include "run/peft_export.h"
 #include "run/resolved_run.h"
 #include "run/resume_rules.h"
 #include "run/sentinel_tokens.h"
@@ -49,7 +50,10 @@ constexpr int64_t kDefaultSequenceLength = 2048;
 std::pair<std::string, std::filesystem::path> read_config_json(const std::filesystem::path& given) {
   constexpr const char* kExpected = "a config.json of Hugging Face, its folder, or FILE.gguf";
   std::filesystem::path path = model_path("", given, kExpected);
-  if (std::filesystem::is_directory(path)) path = model_path("", path / "config.json", kExpected);
+  if (std::filesystem::is_directory(path)) {
+    if (!std::filesystem::exists(path / "config.json")) refuse_adapter_as_model(path);
+    path = model_path("", path / "config.json", kExpected);
+  }
   if (is_gguf(path)) return {gguf_config_text(GgufFile(path)), path};
   return {read_file(path, 1 << 20), path};
 }
@@ -318,6 +322,8 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   for (std::string& line : settings_without_effect(config, loaded.outcome))
     setup.notes.push_back(std::move(line));
   setup.warnings = unusual_settings(config);
+  for (std::string& line : peft_export_warnings(config, setup.model))
+    setup.warnings.push_back(std::move(line));
   for (const auto& [name, value] : loaded.outcome.given) setup.given.push_back(name);
   note_profiler(setup);
   note_run(setup, resolve_run(config, setup.model), input);

@@ -20,8 +20,9 @@ std::vector<std::string> unusual_settings(const RunConfig& config) {
   if (config.train.skip_train) return lines;
   if (config.peft.any() && !config.checkpoint.pretrained_checkpoint) {
     lines.push_back(
-        "peft.scheme: the adapters are on random weights, which stay random: give the model to "
-        "fine-tune, checkpoint.pretrained_checkpoint=DIR");
+        fmt::format("{}: the adapters are on random weights, which stay random: give the model to "
+                    "fine-tune, checkpoint.pretrained_checkpoint=DIR",
+                    config.peft.adapter ? "peft.adapter" : "peft.scheme"));
   }
   const OptimizerConfig& optimizer = config.optimizer;
   // Published runs have at most 0.01 with these; others multiply a gradient, or a matrix that is

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -13,6 +14,8 @@
 #include "config/problems.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
+#include "train/same_adapters.h"
+#include "train/stored_config.h"
 #include "train/train_state.h"
 
 namespace viaduct {
@@ -166,20 +169,25 @@ bool both_from_files(const std::string& name, const RunConfig& then, const RunCo
          std::ranges::find(kHere, name) == std::end(kHere);
 }
 
-void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,
-                      SameOrder same_order, int64_t rows, Changes& changes) {
+void compare_settings(const RunConfig& config, const ModelConfig& model,
+                      const CheckpointReader& checkpoint, SameOrder same_order, int64_t rows,
+                      Changes& changes) {
   if (!holds(checkpoint, "config.yaml")) return;
   RunConfig then, now = config;
   const Schema old_schema = run_schema(then), schema = run_schema(now);
-  Problems ignored;  // fields of a different version
+  std::vector<std::string> unread;
   const ConfigOutcome said =
-      read_config(old_schema, {checkpoint.folder() / "config.yaml", {}}, ignored);
+      read_stored_config(old_schema, checkpoint.folder() / "config.yaml", unread);
+  for (const std::string& line : unread)
+    changes.warn(fmt::format("{}: {}", checkpoint.folder().string(), line));
+  const std::set<std::string> same = same_adapter_fields(then, now, model);
   for (const FieldGroup& group : schema.groups()) {
     for (const Field& field : group.fields()) {
       const std::string name = field.full_name();
       if (!field.current || !said.is_given(name)) continue;
       const Value before = old_schema.find(name)->current(), current = field.current();
-      if (same_value(before, current) || both_from_files(name, then, now)) continue;
+      if (same_value(before, current) || both_from_files(name, then, now) || same.contains(name))
+        continue;
       const std::string difference =
           fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current));
       changes.note(name, difference);
@@ -249,7 +257,7 @@ std::vector<std::string> check_resume(const RunSetup& setup,
     return "";
   };
   Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where(), misfit);
-  compare_settings(setup.config, checkpoint, same_order, rows, changes);
+  compare_settings(setup.config, setup.model, checkpoint, same_order, rows, changes);
   compare_data(data, checkpoint, changes);
   compare_tokenizer(setup.tokenizer_folder, checkpoint, changes);
   changes.finish();

@@ -20,8 +20,10 @@ inline constexpr const char* kDataFile = "data.json";
 
 /// Compares settings, data and tokenizer with those that the checkpoint was saved under, by the
 /// rules of resume_rules.h. ConfigError with all changes that are refused and not in
-/// checkpoint.allow_changes; the others that are not free are warnings. Settings that a checkpoint
-/// lacks (of an earlier version, or converted) are not compared. Called on rank 0.
+/// checkpoint.allow_changes; the others that are not free are warnings. Settings of adapters are
+/// compared by what they mean (same_adapters.h). Those that a checkpoint lacks (of an earlier
+/// version, or converted) are not compared, nor are those that this version does not know, which a
+/// warning says. Called on rank 0.
 /// `same_order(samples, global_batch_size)`: whether a run of that many samples in such batches
 /// reads rows in the same order. `rows`: that this run reads, in all.
 /// `states`: the state of the optimizer that is read with the weights.

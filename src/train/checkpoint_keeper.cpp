@@ -17,6 +17,7 @@
 #include "train/check_resume.h"
 #include "train/resume_schedules.h"
 #include "train/run_checkpoint.h"
+#include "train/stored_config.h"
 #include "train/training_data.h"
 
 namespace viaduct {
@@ -95,7 +96,7 @@ void CheckpointKeeper::read_side_files(const TrainingData& data, const Checkpoin
 
 std::map<std::string, std::string> CheckpointKeeper::files() const {
   std::map<std::string, std::string> files{{"config.json", setup_.hf_config},
-                                           {"config.yaml", to_yaml(config_)},
+                                           {"config.yaml", stored_config_text(to_yaml(config_))},
                                            {kDataFile, to_json(fingerprints_)}};
   files.insert(side_texts_.begin(), side_texts_.end());
   if (config_.peft.any()) {

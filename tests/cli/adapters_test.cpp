@@ -7,40 +7,19 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/safetensors_reader.h"
-#include "support/command.h"
+#include "support/adapter_commands.h"
 #include "support/golden.h"
-#include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
 namespace viaduct {
 namespace {
 
 using nlohmann::json;
+using test::AdapterCommands;
 using test::bytes_of;
 using test::run_viaduct;
 using test::test_data;
 using testing::HasSubstr;
-
-class AdapterCommands : public testing::Test {
- protected:
-  using Result = test::CommandResult;
-  std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  static std::string model() { return test_data("golden/llama/model").string(); }
-  static std::string adapter() { return test_data("golden/lora_llama/adapter").string(); }
-  Result train(const std::string& arguments) {
-    return run_viaduct("train checkpoint.pretrained_checkpoint=" + model() +
-                       " dataset.mock=true model.seq_length=32 train.global_batch_size=2 "
-                       "train.micro_batch_size=2 optimizer.lr=1e-2 scheduler.lr_warmup_iters=0 "
-                       "dist.threads_per_rank=1 validation.eval_iters=0 " +
-                       arguments);
-  }
-  static void expect_refused(const Result& result, const std::string& text) {
-    EXPECT_EQ(result.status, 2) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(text));
-  }
-
-  test::TemporaryFolder folder_;
-};
 
 TEST_F(AdapterCommands, TrainResumeExportMergeAndUse) {
   const std::string run =

@@ -9,6 +9,7 @@
 #include "base/given_path.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/user_input.h"
 #include "data/text_check.h"
 
 namespace viaduct {
@@ -52,11 +53,7 @@ std::vector<std::string> choices_of(const Json& object, const std::string& where
 }
 
 Json document_of(std::string_view text, const std::string& where) {
-  try {
-    return parse_json<Json>(text, where);
-  } catch (const IoError& error) {
-    throw ConfigError(error.what());
-  }
+  return read_user_input([&] { return parse_json<Json>(text, where); });
 }
 
 TaskLine parse_line(std::string_view text, const std::string& where, const std::string& task) {
@@ -131,11 +128,7 @@ TaskFile read_task_file(std::string_view given_by, const std::filesystem::path& 
   VIADUCT_CHECK(ConfigError, !std::filesystem::is_directory(file, error),
                 "{}{}: is a folder, expected a file of tasks (JSONL)", where, file.string());
   const std::string text = read_file(file);
-  try {
-    check_file_kind(file.string(), text, true);
-  } catch (const IoError& error) {
-    throw ConfigError(error.what());
-  }
+  read_user_input([&] { check_file_kind(file.string(), text, true); });
   return parse_task_file(text, file.string(), file.stem().string());
 }
 

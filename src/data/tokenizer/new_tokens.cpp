@@ -12,6 +12,7 @@
 #include "base/json_reader.h"
 #include "base/nearest.h"
 #include "base/units.h"
+#include "base/user_input.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "data/tokenizer/unicode.h"
 
@@ -26,22 +27,18 @@ constexpr std::array<const char*, 6> kMembers{"content", "special", "single_word
                                               "lstrip",  "rstrip",  "normalized"};
 
 AddedToken token_of_object(std::string_view line, const std::string& where) {
-  try {
-    const json value = parse_json<json>(line, where);
-    VIADUCT_CHECK(ConfigError, value.is_object() && value.contains("content"),
-                  "{}: expected an object with \"content\", the text of a token", where);
-    for (const auto& [name, member] : value.items()) {
-      if (std::ranges::find(kMembers, name) != kMembers.end()) continue;
-      const auto near = nearest_name(name, {kMembers.begin(), kMembers.end()});
-      fail<ConfigError>(
-          "{}: unknown member \"{}\"{}; expected content, and special, single_word, "
-          "lstrip, rstrip, normalized",
-          where, shown_name(name), near ? ", nearest: " + *near : "");
-    }
-    return parse_added_token(value, 0, where);
-  } catch (const IoError& error) {
-    fail<ConfigError>("{}", error.what());
+  const json value = read_user_input([&] { return parse_json<json>(line, where); });
+  VIADUCT_CHECK(ConfigError, value.is_object() && value.contains("content"),
+                "{}: expected an object with \"content\", the text of a token", where);
+  for (const auto& [name, member] : value.items()) {
+    if (std::ranges::find(kMembers, name) != kMembers.end()) continue;
+    const auto near = nearest_name(name, {kMembers.begin(), kMembers.end()});
+    fail<ConfigError>(
+        "{}: unknown member \"{}\"{}; expected content, and special, single_word, "
+        "lstrip, rstrip, normalized",
+        where, shown_name(name), near ? ", nearest: " + *near : "");
   }
+  return read_user_input([&] { return parse_added_token(value, 0, where); });
 }
 
 AddedToken token_of_text(std::string_view line, const std::string& where) {

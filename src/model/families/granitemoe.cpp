@@ -45,6 +45,7 @@ TensorNames granitemoe_names() {
   names.expert_down = "model.layers.{}.block_sparse_moe.experts.{}.down_proj";
   names.experts_gate_up = "model.layers.{}.block_sparse_moe.input_linear";
   names.experts_down = "model.layers.{}.block_sparse_moe.output_linear";
+  names.peft_router = "model.layers.{}.block_sparse_moe.router.weight";  // no linear layer in it
   return names;
 }
 

@@ -39,6 +39,8 @@ TensorNames mixtral_names() {
   names.expert_gate = "model.layers.{}.block_sparse_moe.experts.{}.w1";
   names.expert_up = "model.layers.{}.block_sparse_moe.experts.{}.w3";
   names.expert_down = "model.layers.{}.block_sparse_moe.experts.{}.w2";
+  names.peft_experts = "model.layers.{}.mlp.experts";
+  names.peft_router = "model.layers.{}.mlp.gate.weight";
   return names;
 }
 

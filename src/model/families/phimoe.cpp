@@ -81,11 +81,17 @@ void resolve_phimoe(ModelFields& fields) {
   fields.moe.moe_router_sparsemixer_eps.resolve(kPhimoeEpsilon);
 }
 
+TensorNames phimoe_names() {
+  TensorNames names = mixtral_names();
+  names.peft_router = "model.layers.{}.mlp.router.weight";
+  return names;
+}
+
 }  // namespace
 
 ModelFamily phimoe() {
-  return {"phimoe",        "PhimoeForCausalLM", read_phimoe,         write_phimoe,
-          mixtral_names(), resolve_phimoe,      RotaryPairs::halves, "PhiMoEForCausalLM"};
+  return {"phimoe",       "PhimoeForCausalLM", read_phimoe,         write_phimoe,
+          phimoe_names(), resolve_phimoe,      RotaryPairs::halves, "PhiMoEForCausalLM"};
 }
 
 }  // namespace viaduct::families

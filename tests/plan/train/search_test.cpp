@@ -242,11 +242,11 @@ TEST(Search, BoundsOfQuantizedProductsAreNeverAboveTheDryRun) {
   }
 }
 
-// QLoRA, DoRA with a head that trains, and adapters that differ between the layers.
+// Frozen weights in FP8, DoRA with a head that trains, and adapters that differ between the layers.
 TEST(Search, BoundsOfAdaptersAreNeverAboveTheDryRun) {
   const Overrides lora{"peft.scheme=lora", "peft.target_modules=[linear_qkv,linear_fc2]"};
   for (const Overrides& adapters :
-       {lora + Overrides{"peft.base_format=nf4"},
+       {lora + Overrides{"peft.base_format=fp8"},
         lora + Overrides{"peft.scheme=dora", "peft.train=[lm_head,norm]"},
         lora + Overrides{"peft.exclude_modules=['layers.[0-3].*']"}}) {
     SCOPED_TRACE(testing::PrintToString(adapters));

@@ -107,6 +107,19 @@ TEST(GgufAdapter, WhatItCannotHoldIsRefused) {
   refuse(adapter, "model.norm");
 }
 
+TEST(GgufAdapter, IsReadByLlamaCppAlone) {
+  TemporaryFolder folder;
+  const std::filesystem::path file = folder / "a.gguf";
+  convert_model({.from = model_folder("llama"),
+                 .to = file,
+                 .adapter = test_data("golden/lora_llama/adapter"),
+                 .adapter_only = true});
+  const ModelConfig model = read_model_config(resolve_model_folder(model_folder("llama")));
+  const auto said = ThrowsMessage<ConfigError>(HasSubstr("llama.cpp's file of an adapter"));
+  EXPECT_THAT([&] { open_adapter(file, model); }, said);
+  EXPECT_THAT([&] { read_model_config(resolve_model_folder(file)); }, said);
+}
+
 TEST(GgufAdapter, WhatItNeedsIsSaid) {
   TemporaryFolder folder;
   const auto peft = test_data("golden/lora_llama/adapter");

@@ -116,8 +116,8 @@ TEST(PeftExperts, OfGraniteStandInItsOwnBlock) {
   tensors[prefix + "router" + kAdapterA] = host_tensor(DType::f32, {3, granite.hidden});
   tensors[prefix + "router" + kAdapterB] = host_tensor(DType::f32, {experts, 3});
   json config = config_of(golden("lora_experts"));
-  config["target_modules"] = {"q_proj"};
-  config["target_parameters"] = {"experts.down_proj", "router.weight"};
+  config["target_modules"] = json::array();
+  config["target_parameters"] = {block + "experts.down_proj", block + "router.weight"};
   write_file_atomically(folder / kAdapterConfigFile, config.dump());
   write_safetensors(folder / kAdapterWeightsFile, tensors);
   const PeftAdapter adapter = open_adapter(folder.path(), granite);
@@ -132,8 +132,8 @@ TEST(PeftExperts, RoutersThatPeftAdaptsAsParametersAreRead) {
   tensors[module + kAdapterA] = host_tensor(DType::f32, {3, model().hidden});
   tensors[module + kAdapterB] = host_tensor(DType::f32, {model().moe.experts, 3});
   json config = config_of(golden("lora_experts"));
-  config["target_modules"] = {"q_proj"};
-  config["target_parameters"] = {"gate.weight"};
+  config["target_modules"] = json::array();
+  config["target_parameters"] = {"layers.0.mlp.gate.weight"};
   write_file_atomically(folder / kAdapterConfigFile, config.dump());
   write_safetensors(folder / kAdapterWeightsFile, tensors);
   const PeftAdapter adapter = open_adapter(folder.path(), model());
@@ -173,7 +173,10 @@ TEST(PeftExperts, WhatDoesNotFitIsRefused) {
   });
   config["target_parameters"] = {"mlp.experts.down_proj", "mlp.experts.gate_up_proj"};
   tensors[kExperts + ".lora_A.weight"] = host_tensor(DType::f32, {12, 64});
-  EXPECT_THAT([&] { open(); }, ThrowsMessage<IoError>(HasSubstr("names both of")));
+  EXPECT_THAT([&] { open(); },
+              ThrowsMessage<IoError>(HasSubstr(kExperts + ".base_layer.lora_A.weight")));
+  config["target_parameters"] = json::array();
+  EXPECT_THAT([&] { open(); }, ThrowsMessage<IoError>(HasSubstr("names none of")));
   config["target_parameters"] = {"mlp.experts.down_proj"};
   EXPECT_FALSE(open().settings.of("model.layers.0.block_sparse_moe.experts.0.gate_up_proj"));
 }

@@ -73,6 +73,7 @@ TEST_F(PeftFolder, TensorsSayWhichLayersHaveAnAdapter) {
   EXPECT_EQ(adapter.settings.modules.at(kQ).scale(), 2);
   std::erase_if(tensors_,
                 [](const auto& entry) { return entry.first.find(kQ) == std::string::npos; });
+  config_["target_modules"] = {kQ};
   EXPECT_EQ(open().settings.modules.size(), 1u);
 }
 
@@ -137,7 +138,7 @@ TEST_F(PeftFolder, MagnitudesAreThoseOfDora) {
   write_peft_folder(adapter, model, folder_ / "copy");
   EXPECT_TRUE(open_adapter(folder_ / "copy", model).settings.magnitudes);
   config_["use_dora"] = true;
-  expect_refused<IoError>(".lora_magnitude_vector is missing");
+  expect_refused<IoError>(".lora_magnitude_vector and 24 more are missing (28 tensors of");
 }
 
 TEST_F(PeftFolder, SavedModulesTrainBesideTheAdapters) {
@@ -254,6 +255,16 @@ TEST_F(PeftFolder, OtherFoldersAreRefused) {
               ThrowsMessage<ConfigError>(HasSubstr("none")));
   EXPECT_THAT([&] { open_adapter(test_data("golden/llama/model"), model_of("llama")); },
               ThrowsMessage<ConfigError>(HasSubstr("holds a model and no adapter")));
+  std::filesystem::create_directories(folder_ / "out/checkpoint-500");
+  EXPECT_THAT([&] { open_adapter(folder_ / "out", model_of("llama")); },
+              ThrowsMessage<ConfigError>(HasSubstr("has neither adapter_config.json")));
+  std::filesystem::copy(test_data("golden/lora_llama/adapter"), folder_ / "out/checkpoint-1000");
+  EXPECT_THAT([&] { open_adapter(folder_ / "out", model_of("llama")); },
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("holds no adapter itself"), HasSubstr("out/checkpoint-1000"))));
+  const auto file = test_data("golden/lora_llama/adapter") / kAdapterWeightsFile;
+  EXPECT_THAT([&] { open_adapter(file, model_of("llama")); },
+              ThrowsMessage<ConfigError>(HasSubstr("expected the folder that it is in")));
   std::filesystem::create_directory(folder_ / "p");
   write_file_atomically(folder_ / "p/adapter_model.bin", "x");
   EXPECT_THAT([&] { open_adapter(folder_ / "p", model_of("llama")); },
@@ -261,6 +272,28 @@ TEST_F(PeftFolder, OtherFoldersAreRefused) {
   open();
   write_file_atomically(folder_ / kAdapterConfigFile, "{\"peft_type\": ");
   EXPECT_THROW(open_adapter(folder_.path(), model_of("llama")), IoError);
+}
+
+TEST_F(PeftFolder, IsNoModel) {
+  open();
+  const auto as_model = [&](const std::string& base) {
+    config_["base_model_name_or_path"] = base;
+    write_file_atomically(folder_ / kAdapterConfigFile, config_.dump());
+    return resolve_model_folder(folder_.path());
+  };
+  EXPECT_THAT([&] { as_model("org/base"); },
+              ThrowsMessage<ConfigError>(AllOf(
+                  HasSubstr("holds an adapter (adapter_config.json) and not the model under it, "
+                            "org/base; give that model here"),
+                  HasSubstr("--adapter " + folder_.path().string() +
+                            " (in a configuration "
+                            "peft.adapter)"))));
+  // Some programs put the model's config.json beside it.
+  std::filesystem::copy(test_data("golden/llama/model/config.json"), folder_ / "config.json");
+  EXPECT_THAT([&] { as_model(""); }, ThrowsMessage<ConfigError>(HasSubstr("under it; give")));
+  std::filesystem::copy(test_data("golden/llama/model/model.safetensors"),
+                        folder_ / "model.safetensors");
+  EXPECT_EQ(as_model("").kind, ModelFolderKind::hugging_face);
 }
 
 /// Finite numbers in a file whose product is beyond FP32 would become a model of infinities.

@@ -47,6 +47,21 @@ TEST(AdapterModules, AreChosenByNamesPatternsAndMegatronsNames) {
               ThrowsMessage<ConfigError>(HasSubstr("peft.exclude_modules: o_proj has no effect")));
 }
 
+/// T5's first form has no gate, and a name of its own for up.
+TEST(AdapterModules, OfAFeedForwardWithoutGateHaveItsName) {
+  const auto layers = [](const std::string& name) {
+    const ModelConfig model = model_of(name);
+    return static_cast<size_t>(model.layers + model.encoder.layers);
+  };
+  PeftConfig config;
+  config.target_modules = {"wi"};
+  EXPECT_EQ(chosen(config, "t5"), layers("t5"));
+  EXPECT_THAT([&] { chosen(config, "t5_v1_1"); }, ThrowsMessage<ConfigError>(HasSubstr("wi")));
+  config.target_modules = {"wi_1"};
+  EXPECT_THAT([&] { chosen(config, "t5"); }, ThrowsMessage<ConfigError>(HasSubstr("wi_1")));
+  EXPECT_EQ(chosen(config, "t5_v1_1"), layers("t5_v1_1"));
+}
+
 TEST(AdapterModules, OfImagesAreChosenWhereTheyAreNamed) {
   ModelFolder folder = resolve_model_folder(test_data("golden") / "llava_clip" / "model");
   folder.images = ImageLayers::read;

@@ -14,6 +14,7 @@ using test::Overrides;
 using test::setup_of;
 using test::tiny_run;
 using test::operator+;
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -23,14 +24,49 @@ const Overrides kExperts{"model.num_moe_experts=4", "model.moe_router_topk=2",
                          "model.moe_ffn_hidden_size=32", "peft.scheme=lora", "peft.dim=4"};
 
 TEST(AdapterRules, DropoutOfExpertsIsNothingForPeft) {
-  const auto notes = [](const Overrides& more) {
-    return setup_of(tiny_run("qwen3_moe") + kExperts + Overrides{"peft.dropout=0.1"} + more).notes;
+  const auto said = [](const Overrides& more) {
+    return setup_of(tiny_run("qwen3_moe") + kExperts + Overrides{"peft.dropout=0.1"} + more)
+        .warnings;
   };
-  const auto said = HasSubstr("which PEFT does not have");
-  EXPECT_THAT(notes({}), Contains(said));
-  EXPECT_THAT(notes({"peft.exclude_modules=['*.experts.*']"}), Not(Contains(said)));
-  EXPECT_THAT(notes({"peft.target_modules=[q_proj,gate]"}), Contains(said));
-  EXPECT_THAT(notes({"train.skip_train=true"}), Not(Contains(said)));
+  const auto dropout = HasSubstr("peft.dropout: PEFT cannot hold these adapters");
+  EXPECT_THAT(said({}), Contains(dropout));
+  EXPECT_THAT(said({"peft.exclude_modules=['*.experts.*']"}), Not(Contains(dropout)));
+  EXPECT_THAT(said({"peft.target_modules=[q_proj,gate]"}), Contains(dropout));
+  EXPECT_THAT(said({"train.skip_train=true"}), Not(Contains(dropout)));
+}
+
+TEST(AdapterRules, WhatHasNoPlaceInPeftsFilesIsSaidAtTheStart) {
+  const auto said = [](const std::string& family, const Overrides& more) {
+    const Overrides experts = family == "llama" ? Overrides{"peft.scheme=lora"} : kExperts;
+    return setup_of(tiny_run(family) + experts + more).warnings;
+  };
+  const auto about_peft = Contains(HasSubstr("PEFT"));
+  EXPECT_THAT(said("llama", {}), Not(about_peft));
+  EXPECT_THAT(said("llama", {"peft.dropout=0.1"}), Not(about_peft));
+  EXPECT_THAT(said("llama", {"peft.dropout=0.1", "peft.dropout_position=post"}),
+              Contains(AllOf(HasSubstr("peft.dropout_position: post has no place"),
+                             HasSubstr("convert writes lora_dropout: 0.1"))));
+  EXPECT_THAT(said("qwen3_moe", {}), Not(about_peft));
+  // PEFT has gate and up of experts as one.
+  EXPECT_THAT(said("qwen3_moe", {"peft.target_modules=['*.experts.*.gate_proj']"}),
+              Contains(AllOf(HasSubstr("peft.target_modules: PEFT cannot hold these adapters"),
+                             HasSubstr("of experts together"))));
+  const Overrides dense{"model.moe_layer_freq=[0,1]"};
+  EXPECT_THAT(said("qwen3_moe", dense),
+              Contains(AllOf(HasSubstr("takes mlp.down_proj, mlp.gate_proj, mlp.up_proj"),
+                             HasSubstr("convert refuses to write them"))));
+}
+
+TEST(AdapterRules, OfAdaptersOnRandomWeightsTheSettingIsNamed) {
+  const std::string adapter = (test::test_data("golden") / "lora_llama/adapter").string();
+  const std::string shape =
+      "model.hf_config=" + (test::test_data("golden") / "llama/model").string();
+  EXPECT_THAT(
+      setup_of({shape, "peft.adapter=" + adapter, "dataset.mock=true", "model.seq_length=32",
+                "train.train_iters=1", "train.global_batch_size=2", "train.micro_batch_size=2",
+                "scheduler.lr_warmup_iters=0", "validation.eval_iters=0"})
+          .warnings,
+      Contains(HasSubstr("peft.adapter: the adapters are on random weights")));
 }
 
 TEST(AdapterRules, FilesOfAnAdapterTakeThePlaceOfSettings) {

@@ -33,6 +33,22 @@ TEST(BaseFormatRules, WhatIsNotBuiltIsRefusedByName) {
               ThrowsMessage<ConfigError>(HasSubstr("nf4")));
 }
 
+/// A plan and a dry run for a GPU say what the run would be refused for.
+TEST(BaseFormatRules, PlansForGpusRefuseWhatNoKernelExpands) {
+  RunConfig gpu;
+  gpu.cuda_target = CudaTarget::sm_90a;
+  const auto load = [&](const Overrides& more) {
+    return load_run_config({}, tiny_run() + kNf4 + more, gpu);
+  };
+  EXPECT_THAT([&] { load({}); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.base_format: nf4, on GPUs"),
+                                               HasSubstr("no kernel expands its codes"))));
+  EXPECT_THAT([&] { load({"peft.base_format=blocks"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("peft.base_format: blocks, on GPUs")));
+  for (const char* other : {"fp8", "bf16", "null"})
+    EXPECT_NO_THROW(load({std::string("peft.base_format=") + other})) << other;
+}
+
 TEST(BaseFormatRules, DegreesThatCutBlocksAreRefused) {
   const Overrides two{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
   EXPECT_THAT([&] { setup_of(tiny_run() + kNf4 + two); },
