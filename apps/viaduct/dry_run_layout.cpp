@@ -120,13 +120,16 @@ void print_groups(const Mesh& mesh, const DistConfig& dist) {
 }
 
 void print_layers(const Parallelism& parallelism) {
-  const int pp = parallelism.size(Axis::pp);
-  fmt::print("layer map of {} with {} each:\n", counted(pp, "stage"),
-             counted(parallelism.virtual_stages(), "chunk"));
-  for (int stage = 0; stage < pp; ++stage) {
+  const StageOrder order = parallelism.stage_order();
+  const ScheduleSettings& schedule = parallelism.schedule;
+  fmt::print("layer map of {} with {} each{}:\n", counted(order.pp, "stage"),
+             counted(schedule.virtual_stages, "chunk"),
+             schedule.has_front()
+                 ? fmt::format(", but for {} in front, of an encoder, with one", order.front)
+                 : "");
+  for (int stage = 0; stage < order.pp; ++stage) {
     std::vector<std::string> chunks;
-    for (const ChunkLayers& chunk :
-         chunks_of_stage(parallelism.layer_map, pp, stage, parallelism.schedule.placement()))
+    for (const ChunkLayers& chunk : chunks_of_stage(parallelism.layer_map, order, stage))
       chunks.push_back(chunk_text(chunk));
     fmt::print("  stage {}: {}\n", stage, fmt::join(chunks, " | "));
   }
@@ -156,11 +159,12 @@ Json groups_json(const Mesh& mesh) {
 
 Json layers_json(const Parallelism& parallelism) {
   Json list = Json::array();
-  const auto pp = static_cast<size_t>(parallelism.size(Axis::pp));
+  const StageOrder order = parallelism.stage_order();
   for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
     const ChunkLayers& chunk = parallelism.layer_map[i];
-    list.push_back({{"stage", parallelism.stage_order().rank_of(static_cast<int64_t>(i))},
-                    {"chunk", i / pp},
+    const auto number = static_cast<int64_t>(i);
+    list.push_back({{"stage", order.rank_of(number)},
+                    {"chunk", order.chunk_of(number)},
                     {"embedding", chunk.embedding},
                     {"first", chunk.first_block},
                     {"count", chunk.blocks},

@@ -35,7 +35,6 @@ struct Arguments {
 };
 
 struct Result {
-  int encoder_stages = 0;
   ScheduleSettings settings;
   Schedule schedule;
   ScheduleTimes times;
@@ -43,14 +42,9 @@ struct Result {
 };
 
 Result make(const Arguments& arguments) {
-  VIADUCT_CHECK(ConfigError, arguments.encoder_stages == 0 || arguments.virtual_stages == 1,
-                "viaduct schedule: --encoder-pp {}: an encoder's own stages have one chunk, found "
-                "--vpp {}; expected --vpp 1 or --encoder-pp 0",
-                arguments.encoder_stages, arguments.virtual_stages);
   Result r;
-  r.encoder_stages = arguments.encoder_stages;
-  const int64_t in_front = arguments.pp < 1 ? 0 : arguments.encoder_stages,
-                stages = in_front + arguments.pp;
+  r.settings.front_stages = arguments.pp < 1 ? 0 : arguments.encoder_stages;
+  const int64_t in_front = r.settings.front_stages, stages = in_front + arguments.pp;
   VIADUCT_CHECK(ConfigError, stages <= kMostStages,
                 "viaduct schedule: --pp: at most {} stages are drawn, found {}{}", kMostStages,
                 stages, in_front > 0 ? " with those of --encoder-pp" : "");
@@ -111,7 +105,7 @@ void print_json(const Result& r) {
       actions[span.action]["begin"] = span.begin;
       actions[span.action]["end"] = span.end;
     }
-    const bool of_encoder = stage < static_cast<size_t>(r.encoder_stages);
+    const bool of_encoder = stage < static_cast<size_t>(r.settings.front_stages);
     stages.push_back({{"stage", stage},
                       {"of_encoder", of_encoder},
                       {"peak_saved_stores", r.holds[stage].stores},
@@ -121,6 +115,7 @@ void print_json(const Result& r) {
   }
   const ordered_json document{{"kind", schedule_kind_name(r.settings.kind)},
                               {"pp", r.settings.pp},
+                              {"encoder_pp", r.settings.front_stages},
                               {"vpp", r.settings.virtual_stages},
                               {"microbatches", r.settings.micro_batches},
                               {"time", r.times.end},
@@ -134,7 +129,10 @@ std::string title(const Result& r) {
   const ScheduleSettings& s = r.settings;
   std::string text = fmt::format("{}: {}", schedule_kind_name(s.kind), counted(s.pp, "stage"));
   if (s.virtual_stages > 1) text += fmt::format(" of {} chunks", s.virtual_stages);
-  if (r.encoder_stages > 0) text += fmt::format(" ({} of an encoder)", r.encoder_stages);
+  if (s.front_stages > 0) {
+    text +=
+        fmt::format(" ({} of an encoder{})", s.front_stages, s.has_front() ? ", of one chunk" : "");
+  }
   return text + ", " + counted(s.micro_batches, "micro-batch", "micro-batches");
 }
 
@@ -145,26 +143,32 @@ std::string bubble(const Result& r) {
 void print_text(const Result& r) {
   fmt::print("{}\n\n", title(r));
   if (r.times.end <= kWidestUnits) {
-    fmt::print("{}\n", draw_schedule_text(r.schedule, r.times, r.encoder_stages));
+    fmt::print("{}\n", draw_schedule_text(r.schedule, r.times));
   } else {
     fmt::print("({:.0f} units of time are too many to draw as text; use --svg)\n\n", r.times.end);
   }
+  const ScheduleSettings& s = r.settings;
   fmt::print(
-      "time {:.0f} ({}forward 1, backward {}{}), of which a stage works {:.0f}: {}, idle {:.1f} "
+      "time {:.0f} ({}forward 1, backward {}{}{}), of which a stage works {:.0f}: {}, idle {:.1f} "
       "%\n",
       r.times.end, r.settings.virtual_stages > 1 ? "of a chunk: " : "",
       r.settings.kind == ScheduleKind::zb_h1        ? "1 + 1"
       : r.settings.kind == ScheduleKind::dualpipe_v ? "2, or 1 + 1 in halves"
                                                     : "2",
       r.settings.deferred_heads > 0 ? "; where the head's weight gradient waits, 1 and 1" : "",
+      s.has_front()
+          ? fmt::format("; of an encoder's stage {} and {}", s.virtual_stages, 2 * s.virtual_stages)
+          : "",
       r.times.busy, bubble(r), 100 * (1 - r.times.busy / r.times.end));
   fmt::print("held at most, in {}:",
              r.settings.virtual_stages > 1
-                 ? fmt::format("micro-batches of a chunk (1/{} of a stage each)",
-                               r.settings.virtual_stages)
+                 ? fmt::format("micro-batches of a chunk (1/{} of a stage each{})",
+                               r.settings.virtual_stages,
+                               s.has_front() ? ", of an encoder's stage all of it" : "")
                  : "micro-batches");
   for (size_t stage = 0; stage < r.holds.size(); ++stage)
-    fmt::print("{} stage {}: {}", stage == 0 ? "" : ",", stage, r.holds[stage].stores);
+    fmt::print("{} {}: {}", stage == 0 ? "" : ",", stage_name(stage, s.front_stages),
+               r.holds[stage].stores);
   if (const int64_t heads = r.holds.back().parts; heads > 0)
     fmt::print(", and the inputs of {} weight gradients of the head", heads);
   fmt::print("\n");
@@ -177,8 +181,7 @@ int run_schedule_command(const Arguments& arguments) {
   if (!arguments.svg.empty()) {
     write_file_atomically(arguments.svg,
                           draw_schedule_svg(result.schedule, result.times,
-                                            fmt::format("{}: {}", title(result), bubble(result)),
-                                            result.encoder_stages));
+                                            fmt::format("{}: {}", title(result), bubble(result))));
     if (arguments.svg == "-") return 0;  // the drawing is the only output
   }
   if (arguments.json) {

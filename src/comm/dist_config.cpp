@@ -174,7 +174,7 @@ FieldGroup parallel_fields(ParallelConfig& config) {
       .range(0, kMostRanks)
       .constraint(
           "divides encoder_num_layers, or the blocks of the tower that are read; above 0 needs one "
-          "of them");
+          "of them, and in front of virtual stages comm_overlap.overlap_p2p_comm");
   group
       .field("encoder_tensor_model_parallel_size", config.encoder_tensor_model_parallel_size,
              "etp: tp of the encoder's stages; 0: tensor_model_parallel_size.")

@@ -34,7 +34,9 @@ int64_t most_connections(const Mesh& mesh, const std::vector<OwnConnection>& of_
     const int64_t ranks = largest(kind);
     if (ranks == 1) continue;
     ++count;
-    if (kind == GroupKind::pp) count += std::min<int64_t>(ranks - 1, 2) * kFlows * kDirections;
+    const int neighbours = mesh.parts().embedding_stages.empty() ? 2 : 3;
+    if (kind == GroupKind::pp)
+      count += std::min<int64_t>(ranks - 1, neighbours) * kFlows * kDirections;
     const bool ring = kind == GroupKind::tp || kind == GroupKind::cp || kind == GroupKind::cp_outer;
     if (ring) count += kFlows;
   }
@@ -45,6 +47,23 @@ int64_t most_connections(const Mesh& mesh, const std::vector<OwnConnection>& of_
   for (const OwnConnection& own : of_tp)
     count += int64_t{own.collectives} + own.activations + own.gradients;
   return count;
+}
+
+/// Stages send to their neighbours, and the last one, where there are virtual stages, to the first
+/// that has several: it has an embedding, and in front of it may be stages of an encoder.
+void open_stage_channels(const ParallelGroups& groups, const Mesh& mesh) {
+  const int stage = groups.stage(), last = groups.stages() - 1;
+  std::vector<int> firsts = mesh.parts().embedding_stages, beside{stage - 1, stage + 1};
+  if (firsts.empty()) firsts = {0};
+  if (std::ranges::count(firsts, stage) > 0) beside.push_back(last);
+  if (stage == last) beside.insert(beside.end(), firsts.begin(), firsts.end());
+  std::vector<int> neighbours;
+  for (const int other : beside) {
+    if (other < 0 || other > last || other == stage) continue;
+    for (const int rank : groups.in_stage(other))
+      if (std::ranges::count(neighbours, rank) == 0) neighbours.push_back(rank);
+  }
+  groups.pp().open_channels(neighbours, false);
 }
 
 }  // namespace
@@ -63,6 +82,7 @@ ParallelGroups::ParallelGroups(const Mesh& mesh, Group world,
   }
   if (mesh.parts().document_groups) documents_ = document_groups(dp_cp());
   find_stages(mesh);
+  open_stage_channels(*this, mesh);
   open_channels();
   if (!of_tp.empty() && tp().size() > 1) tp().open_connections(of_tp);
 }
@@ -84,15 +104,6 @@ void ParallelGroups::find_stages(const Mesh& mesh) {
 }
 
 void ParallelGroups::open_channels() {
-  // Stages send to their neighbours, the last one also to the first.
-  std::vector<int> neighbours;
-  for (const int stage : {(stage_ + 1) % stages_, (stage_ + stages_ - 1) % stages_}) {
-    for (const int other : in_stage(stage)) {
-      if (stage != stage_ && std::count(neighbours.begin(), neighbours.end(), other) == 0)
-        neighbours.push_back(other);
-    }
-  }
-  pp().open_channels(neighbours, false);
   // Rings of context ranks, and of products in chunks.
   std::vector<Communicator*> rings{&tp(), &cp(), &cp_outer()};
   for (const Group& group : documents_) rings.push_back(group.get());

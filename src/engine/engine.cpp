@@ -56,7 +56,6 @@ void Engine::begin_step(const StepInputs& inputs) {
 ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
   ScheduleSettings schedule = run_.parallelism.schedule;
   schedule.pp = groups_.stages();
-  schedule.virtual_stages = static_cast<int>(model_->chunks().size());
   schedule.micro_batches = micro_batches;
   return schedule;
 }

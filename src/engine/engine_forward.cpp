@@ -81,7 +81,7 @@ void Engine::run_forwards(int64_t count, const StageSettings& settings,
   RankContext rank = context(false, false);
   ModelStage stage(*model_, rank, settings, batch_at);
   const ScheduleSettings schedule =
-      forward_schedule(run_.parallelism.schedule, groups_.stages(), model_->chunks().size(), count);
+      forward_schedule(run_.parallelism.schedule, groups_.stages(), count);
   run_schedule(stage_schedule(schedule, groups_.stage()), stage, groups_,
                run_.parallelism.executor);
 }

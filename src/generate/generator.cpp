@@ -233,7 +233,7 @@ Tensor Generator::run(Feed ids) {
                     .hooks = borrowed_ ? borrowed_->hooks : std::vector<SegmentHooks*>()},
                    this_one);
   const ScheduleSettings schedule =
-      forward_schedule(settings_.parallelism.schedule, groups_.stages(), model.chunks().size());
+      forward_schedule(settings_.parallelism.schedule, groups_.stages());
   run_schedule(stage_schedule(schedule, groups_.stage()), stage, groups_,
                settings_.parallelism.executor);
   cache_->end_step();

@@ -28,8 +28,7 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
   place.encoder_stages = mesh.parts().encoder_stages;
   place.decoder_stages = mesh.parts().decoder_stages;
   if (!parallelism.layer_map.empty())
-    place.chunks = chunks_of_stage(parallelism.layer_map, place.pp, place.pp_rank,
-                                   parallelism.schedule.placement());
+    place.chunks = chunks_of_stage(parallelism.layer_map, parallelism.stage_order(), place.pp_rank);
   return place;
 }
 

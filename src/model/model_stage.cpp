@@ -141,7 +141,8 @@ TensorSet ModelStage::run_forward(const SegmentWalk& walk, int chunk, SegmentRan
       settings_.instead_of_head && head != nullptr && range.end == SegmentRange::kEnd;
   if (!replaces_head) return walk.forward(range, std::move(in));
   TensorSet stream = std::move(in);
-  if (range.begin < kLastSegment.begin) {
+  const int segments = model_.segments(static_cast<size_t>(chunk));
+  if (range.among(segments).begin < segments - 1) {  // the head may be alone
     const SegmentRange before{range.begin, kLastSegment.begin};
     stream = walk.forward(before, std::move(stream));
   }

@@ -55,8 +55,8 @@ struct Message {
 struct Action {
   ActionKind kind = ActionKind::forward;
   int64_t micro_batch = 0;
-  /// Chunk of this stage: virtual stage chunk · pp + stage. Of messages: the chunk here that
-  /// produces or consumes it.
+  /// Chunk of this stage (its virtual stage: StageOrder). Of messages: the chunk here that produces
+  /// or consumes it.
   int chunk = 0;
   SegmentRange segments = {};  // of computations
   Message message = {};        // of post_send, post_receive and wait

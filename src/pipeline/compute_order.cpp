@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pipeline/dualpipe_order.h"
+#include "pipeline/front_order.h"
 
 namespace viaduct {
 namespace {
@@ -148,6 +149,15 @@ std::vector<ForwardNumber> interleaved_order(int virtual_stages, int64_t micro_b
 }
 
 Steps compute_order(const ScheduleSettings& s, int stage) {
+  if (s.has_front()) {
+    ScheduleSettings behind = s;
+    behind.pp -= s.front_stages, behind.front_stages = 0;
+    const int place = std::max(0, stage - s.front_stages);
+    Steps steps = compute_order(behind, place);
+    if (stage < s.front_stages) return front_order(s, steps, stage);
+    if (place == 0) pace_inputs(s, steps);
+    return steps;
+  }
   if (s.kind == ScheduleKind::interleaved) return interleaved(s, stage);
   if (s.kind == ScheduleKind::dualpipe_v) return dualpipe_v_order(s, stage);
   const int64_t warmup = std::min<int64_t>(s.pp - stage - 1, s.micro_batches);

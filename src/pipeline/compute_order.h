@@ -11,7 +11,8 @@ namespace viaduct {
 
 /// One computation. `due` is the step boundary at which the stage that sends its input passes it
 /// on, where all stages advance step by step: the step itself, or earlier where the first and the
-/// last stage meet (virtual stages), which are pp − 1 steps apart.
+/// last stage meet (virtual stages), which are pp − 1 steps apart, and beside stages in front,
+/// which are not in step (front_order.h).
 struct Compute {
   ActionKind kind = ActionKind::forward;
   int64_t micro_batch = 0;

@@ -95,7 +95,7 @@ void draw_legend(Svg& svg, const Schedule& schedule, double y) {
 }  // namespace
 
 std::string draw_schedule_svg(const Schedule& schedule, const ScheduleTimes& times,
-                              const std::string& title, int encoder_stages) {
+                              const std::string& title) {
   // A unit is as wide as its number of digits requires.
   const double unit = 14 + 8 * static_cast<double>(std::to_string(schedule.micro_batches).size());
   const double end = times.end * unit;
@@ -104,7 +104,7 @@ std::string draw_schedule_svg(const Schedule& schedule, const ScheduleTimes& tim
   draw_legend(svg, schedule, 46);
   double y = kTop;
   for (size_t stage = 0; stage < times.stages.size(); ++stage, y += kRow + kGap) {
-    svg.text(kLeft - 8, y + kRow / 2 + 4, 12, "end", stage_name(stage, encoder_stages));
+    svg.text(kLeft - 8, y + kRow / 2 + 4, 12, "end", stage_name(stage, schedule.front_stages));
     svg.rectangle(kLeft, y, end, kRow, "#eeeeee");
     for (const Span& span : times.stages[stage]) {
       if (span.begin == span.end) continue;

@@ -5,17 +5,15 @@
 
 namespace viaduct {
 
-/// `run` for micro-batches through `pp` stages of `virtual_stages` chunks, without backward.
-inline ScheduleSettings forward_schedule(ScheduleSettings run, int pp, size_t virtual_stages,
-                                         int64_t micro_batches = 1) {
+/// `run` for micro-batches through `pp` stages, without backward.
+inline ScheduleSettings forward_schedule(ScheduleSettings run, int pp, int64_t micro_batches = 1) {
   run.pp = pp;
-  run.virtual_stages = static_cast<int>(virtual_stages);
   run.micro_batches = micro_batches;
   run.backward = false;
   run.deferred_heads = 0;
   run.combines = run.delays_weights = false;
   // With sequential messages, a stage would wait for one that its peer sends only later.
-  if (virtual_stages > 1) run.messages = PointToPoint::overlapped;
+  if (run.virtual_stages > 1) run.messages = PointToPoint::overlapped;
   return run;
 }
 

@@ -153,9 +153,8 @@ std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrd
   return {stages.begin(), stages.end()};
 }
 
-std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,
-                                         StagePlacement placement) {
-  const StageOrder order{pp, placement};
+std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map,
+                                         const StageOrder& order, int pp_rank) {
   std::vector<ChunkLayers> chunks;
   for (size_t i = 0; i < map.size(); ++i)
     if (order.rank_of(static_cast<int64_t>(i)) == pp_rank) chunks.push_back(map[i]);

@@ -45,7 +45,7 @@ std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrd
                              FunctionRef<bool(const ChunkLayers&)> has);
 
 /// The chunks of one pipeline rank, in model order.
-std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,
-                                         StagePlacement placement = StagePlacement::loop);
+std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map,
+                                         const StageOrder& order, int pp_rank);
 
 }  // namespace viaduct

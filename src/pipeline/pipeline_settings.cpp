@@ -25,14 +25,16 @@ PointToPoint messages_of(const PipelineConfig& config) {
 
 }  // namespace
 
-ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_stages) {
+ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_stages,
+                                   int front_stages) {
   ScheduleSettings s;
   s.kind = kind_of(config, virtual_stages);
   s.virtual_stages = virtual_stages;
+  s.front_stages = front_stages;
   s.group = config.microbatch_group_size_per_vp_stage.value_or(0);
   s.messages = messages_of(config);
   s.overlap_warmup_flush =
-      config.overlap_p2p_comm_warmup_flush || s.kind == ScheduleKind::dualpipe_v;
+      config.overlap_p2p_comm_warmup_flush || s.kind == ScheduleKind::dualpipe_v || s.has_front();
   s.deferred_heads = config.deferred_micro_batches();
   s.combines = config.overlap_moe_expert_parallel_comm;
   s.delays_weights = config.delay_wgrad_compute;

@@ -63,11 +63,10 @@ class Writer {
   /// The rank that has the virtual stage `ahead` of that of `work` in the direction of its flow;
   /// −1: the model ends before it.
   int rank_ahead(const Compute& work, int ahead) const {
-    const StageOrder order{settings_.pp, settings_.placement()};
+    const StageOrder order = settings_.order();
     const int64_t other =
         order.virtual_stage(stage_, work.chunk) + (is_forward(work) ? ahead : -ahead);
-    const int64_t count = int64_t{settings_.pp} * settings_.virtual_stages;
-    return other < 0 || other >= count ? -1 : order.rank_of(other);
+    return other < 0 || other >= order.count(settings_.virtual_stages) ? -1 : order.rank_of(other);
   }
   static bool is_forward(const Compute& work) { return work.kind == ActionKind::forward; }
   static Flow flow_of(const Compute& work) {

@@ -127,7 +127,9 @@ ScheduleTimes replay_schedule(const Schedule& schedule, const ComputeTimes& time
     StageState& state = states[stage];
     const Action& action = schedule.stages[stage][state.next];
     if (computes(action.kind)) {
-      const double end = state.clock + duration(action, times);
+      const bool in_front = static_cast<int>(stage) < schedule.front_stages;
+      const double share = in_front ? schedule.virtual_stages * times.front : 1;
+      const double end = state.clock + share * duration(action, times);
       result.stages[stage].push_back({state.next, state.clock, end});
       state.clock = end;
     } else {

@@ -10,6 +10,8 @@ namespace viaduct {
 struct ComputeTimes {
   double forward = 1, backward_input = 1, backward_weight = 1;
   double last_segment_weight = 1;  // that part of backward_weight
+  /// Of a stage in front, which has one chunk, over those of all chunks of another stage.
+  double front = 1;
 };
 
 /// A computation in time.

@@ -19,7 +19,14 @@ namespace {
 constexpr std::array kKinds{ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                             ScheduleKind::gpipe, ScheduleKind::zb_h1, ScheduleKind::dualpipe_v};
 
+/// How many steps a stage is behind the first of those that are in step with it.
+int steps_behind(const ScheduleSettings& settings, int stage) {
+  return settings.has_front() && stage >= settings.front_stages ? stage - settings.front_stages
+                                                                : stage;
+}
+
 void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage) {
+  const auto late = static_cast<size_t>(steps_behind(settings, stage));
   std::set<int> begun, ended;
   std::vector<Action*> forwards;
   for (Action& action : actions) {
@@ -29,8 +36,7 @@ void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage)
     // A short list of forwards may not reach that far ahead; then nothing needs the mark. Nor do
     // stages that are not in step.
     const bool in_step = settings.backward && settings.kind != ScheduleKind::dualpipe_v;
-    const size_t number = forwards.size() - 1,
-                 ahead = in_step ? std::min(number, static_cast<size_t>(stage)) : 0;
+    const size_t number = forwards.size() - 1, ahead = in_step ? std::min(number, late) : 0;
     forwards[number - ahead]->begins = action.chunk;
   }
   for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
@@ -41,8 +47,8 @@ void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage)
   for (Action& action : actions) {
     if (action.kind == ActionKind::backward) backwards.push_back(&action);
   }
-  for (size_t number = static_cast<size_t>(stage); number < backwards.size(); ++number) {
-    const Action& complete = *backwards[number - static_cast<size_t>(stage)];
+  for (size_t number = late; number < backwards.size(); ++number) {
+    const Action& complete = *backwards[number - late];
     if (complete.last_gradient) backwards[number]->reduces = complete.chunk;
   }
 }
@@ -70,16 +76,17 @@ void defer_heads(const ScheduleSettings& settings, ActionList& actions) {
 }
 
 void check_dualpipe_v(const ScheduleSettings& s, std::vector<std::string>& problems) {
-  if (s.pp == 1 || s.virtual_stages != 2) {
+  const int stages = s.order().behind();
+  if (stages == 1 || s.virtual_stages != 2) {
     problems.push_back(
         fmt::format("schedule dualpipe_v needs pipeline_model_parallel_size above 1 and 2 virtual "
                     "stages, found {} and {}",
-                    s.pp, s.virtual_stages));
+                    stages, s.virtual_stages));
   }
-  if (s.backward && s.micro_batches < 2 * int64_t{s.pp}) {
+  if (s.backward && s.micro_batches < 2 * int64_t{stages}) {
     problems.push_back(
         fmt::format("schedule dualpipe_v: {} fewer than 2 · pipeline_model_parallel_size = {}",
-                    counted(s.micro_batches, "micro-batch is", "micro-batches are"), 2 * s.pp));
+                    counted(s.micro_batches, "micro-batch is", "micro-batches are"), 2 * stages));
   }
   // Its stages are not in step.
   if (s.messages != PointToPoint::overlapped || !s.overlap_warmup_flush) {
@@ -94,28 +101,30 @@ void check_dualpipe_v(const ScheduleSettings& s, std::vector<std::string>& probl
 }
 
 void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) {
+  const int stages = s.order().behind();
   if (!s.backward) {  // without backwards, any group size is valid
-    if (s.messages == PointToPoint::ordered && s.micro_batches < s.pp)
+    if (s.messages == PointToPoint::ordered && s.micro_batches < stages)
       problems.push_back(
           "interleaved forwards of fewer micro-batches than stages need overlapped or batched "
           "messages; blocking messages deadlock");
     return;
   }
-  const int64_t group = s.group > 0 ? s.group : s.pp, rest = s.micro_batches % group;
-  if (s.micro_batches < s.pp) {
+  const int64_t group = s.group > 0 ? s.group : stages, rest = s.micro_batches % group;
+  if (s.micro_batches < stages) {
     problems.push_back(fmt::format(
         "interleaved schedule: {} fewer than pipeline_model_parallel_size {}; use at least {}",
-        counted(s.micro_batches, "micro-batch is", "micro-batches are"), s.pp, s.pp));
-  } else if (group < s.pp || group > s.micro_batches) {
+        counted(s.micro_batches, "micro-batch is", "micro-batches are"), stages, stages));
+  } else if (group < stages || group > s.micro_batches) {
     problems.push_back(fmt::format(
         "microbatch_group_size_per_vp_stage {} is outside [pipeline_model_parallel_size {}, "
         "micro-batches {}]; nearest: {}",
-        group, s.pp, s.micro_batches, group < s.pp ? s.pp : s.micro_batches));
-  } else if (rest != 0 && rest < s.pp) {
+        group, stages, s.micro_batches, group < stages ? stages : s.micro_batches));
+  } else if (rest != 0 && rest < stages) {
     problems.push_back(fmt::format(
         "microbatch_group_size_per_vp_stage {} leaves {} of {} micro-batches, fewer than "
         "pipeline_model_parallel_size {}; nearest: {} or {} micro-batches",
-        group, rest, s.micro_batches, s.pp, s.micro_batches - rest, s.micro_batches - rest + s.pp));
+        group, rest, s.micro_batches, stages, s.micro_batches - rest,
+        s.micro_batches - rest + stages));
   }
 }
 
@@ -163,16 +172,20 @@ void check_schedule_settings(const ScheduleSettings& s) {
   positive("pipeline_model_parallel_size", s.pp);
   positive("virtual_pipeline_model_parallel_size", s.virtual_stages);
   positive("micro-batches", s.micro_batches);
+  if (s.front_stages < 0 || s.front_stages >= s.pp) {
+    problems.push_back(fmt::format("stages in front: {} of {}; expected at least one behind them",
+                                   s.front_stages, s.pp));
+  }
   if (s.group < 0) positive("microbatch_group_size_per_vp_stage", s.group);
   if (s.deferred_heads < 0) positive("micro-batches whose head waits", s.deferred_heads);
   if (!problems.empty()) throw ConfigError(problems);
 
   const std::string_view kind = schedule_kind_name(s.kind);
   if (s.kind == ScheduleKind::interleaved) {
-    if (s.pp == 1) {
-      problems.push_back(fmt::format(
-          "{} pipeline_model_parallel_size above 1, which is {}",
-          counted(s.virtual_stages, "virtual stage needs", "virtual stages need"), s.pp));
+    if (s.order().behind() == 1) {
+      problems.push_back(
+          fmt::format("{} pipeline_model_parallel_size above 1, which is 1",
+                      counted(s.virtual_stages, "virtual stage needs", "virtual stages need")));
     } else if (s.virtual_stages == 1) {
       problems.push_back(
           "interleaved schedule: virtual_pipeline_model_parallel_size is 1; use 2 or more, or the "
@@ -208,6 +221,11 @@ void check_schedule_settings(const ScheduleSettings& s) {
                     "and dualpipe_v do, and 1f1b of one stage",
                     kind, counted(s.pp, "stage")));
   }
+  if (s.has_front() && (s.messages != PointToPoint::overlapped || !s.overlap_warmup_flush)) {
+    problems.push_back(
+        "an encoder's stages in front of virtual stages need messages that are overlapped, in "
+        "warm-up and drain too: they are not in step");
+  }
   // Its stages are not in step, so neighbours would both send first.
   if (s.kind == ScheduleKind::zb_h1 && s.messages == PointToPoint::ordered && s.pp > 1) {
     problems.push_back(
@@ -228,7 +246,11 @@ ActionList stage_schedule(const ScheduleSettings& settings, int stage) {
 
 Schedule make_schedule(const ScheduleSettings& settings) {
   check_schedule_settings(settings);
-  Schedule schedule{settings.virtual_stages, settings.micro_batches, {}, settings.placement()};
+  Schedule schedule{settings.virtual_stages,
+                    settings.micro_batches,
+                    {},
+                    settings.order().placement,
+                    settings.front_stages};
   for (int stage = 0; stage < settings.pp; ++stage)
     schedule.stages.push_back(stage_schedule(settings, stage));
   return schedule;

@@ -36,9 +36,11 @@ enum class PointToPoint {
 struct ScheduleSettings {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
   int pp = 1;
-  int virtual_stages = 1;  // chunks of a stage
+  /// Chunks of a stage; those in front have one.
+  int virtual_stages = 1;
   int64_t micro_batches = 1;
-  /// Interleaved: micro-batches that a chunk runs before the next one; 0: pp.
+  /// Interleaved: micro-batches that a chunk runs before the next one; 0: the stages behind the
+  /// front.
   int64_t group = 0;
   PointToPoint messages = PointToPoint::overlapped;
   /// Overlapped also in warm-up and drain. Otherwise messages are batched there.
@@ -55,16 +57,23 @@ struct ScheduleSettings {
   bool delays_weights = false;
   /// false: only forwards (evaluation).
   bool backward = true;
+  /// Of the pp stages those of an encoder, which are in front of the others.
+  int front_stages = 0;
 
-  StagePlacement placement() const {
-    return kind == ScheduleKind::dualpipe_v ? StagePlacement::v : StagePlacement::loop;
+  StageOrder order() const {
+    const bool v = kind == ScheduleKind::dualpipe_v;
+    return {pp, v ? StagePlacement::v : StagePlacement::loop, front_stages};
   }
+  /// Whether stages of one chunk are in front of stages of several. They are not in step: a stage
+  /// in front takes as long for a micro-batch as the others do for all chunks of it.
+  bool has_front() const { return front_stages > 0 && virtual_stages > 1; }
 };
 
-/// ConfigError listing all problems: numbers below 1, virtual stages that the kind does not
-/// support, a group outside [pp, micro-batches] or with a remainder below pp, deferred heads with a
-/// kind that delays all weight gradients, combined actions with a kind or a number of stages that
-/// has none.
+/// ConfigError listing all problems: numbers below 1, no stage behind the front, virtual stages
+/// that the kind does not support, a group outside [stages behind the front, micro-batches] or with
+/// a remainder below these stages, deferred heads with a kind that delays all weight gradients,
+/// combined actions with a kind or a number of stages that has none, messages that are not
+/// overlapped where stages are not in step.
 void check_schedule_settings(const ScheduleSettings& settings);
 
 /// The actions of pipeline rank `stage` in a step. ConfigError as check_schedule_settings.
@@ -76,9 +85,10 @@ struct Schedule {
   int64_t micro_batches = 1;
   std::vector<ActionList> stages;
   StagePlacement placement = StagePlacement::loop;
+  int front_stages = 0;
 
   int pp() const { return static_cast<int>(stages.size()); }
-  StageOrder order() const { return {pp(), placement}; }
+  StageOrder order() const { return {pp(), placement, front_stages}; }
 };
 Schedule make_schedule(const ScheduleSettings& settings);
 

@@ -30,8 +30,8 @@ class StageCheck {
 
   StageHolds run() {
     for (const Action& action : schedule_.stages[static_cast<size_t>(stage_)]) {
-      require(action.chunk >= 0 && action.chunk < schedule_.virtual_stages &&
-                  action.micro_batch >= 0 && action.micro_batch < schedule_.micro_batches,
+      require(action.chunk >= 0 && action.chunk < chunks() && action.micro_batch >= 0 &&
+                  action.micro_batch < schedule_.micro_batches,
               action, "there is no such micro-batch or chunk");
       if (computes(action.kind)) {
         compute(action);
@@ -69,8 +69,9 @@ class StageCheck {
     return schedule_.order().virtual_stage(stage_, action.chunk);
   }
   int64_t last_virtual_stage() const {
-    return int64_t{schedule_.pp()} * schedule_.virtual_stages - 1;
+    return schedule_.order().count(schedule_.virtual_stages) - 1;
   }
+  int chunks() const { return schedule_.order().chunks(stage_, schedule_.virtual_stages); }
 
   void compute(const Action& action) {
     const SegmentRange& range = action.segments;
@@ -196,7 +197,7 @@ class StageCheck {
     if (!open_.empty()) fail_end("a message is posted and never waited for");
     if (!received_.empty()) fail_end("a message is received and never used");
     for (int64_t i = 0; i < schedule_.micro_batches; ++i) {
-      for (int chunk = 0; chunk < schedule_.virtual_stages; ++chunk) {
+      for (int chunk = 0; chunk < chunks(); ++chunk) {
         const auto found = progress_.find({i, chunk});
         const bool finished = found != progress_.end() &&
                               (has_backward_ ? found->second.done() : found->second.forward_done());
@@ -205,7 +206,7 @@ class StageCheck {
                       stage_, i, chunk);
       }
     }
-    if (has_backward_ && ended_.size() != static_cast<size_t>(schedule_.virtual_stages))
+    if (has_backward_ && ended_.size() != static_cast<size_t>(chunks()))
       fail_end("a chunk has no last_gradient");
   }
 

@@ -68,14 +68,6 @@ void validate_stages(const RunConfig& config, Problems& problems) {
         "encoder-decoder model; nearest: 0 or {}",
         kTensor, tensor, tp, tp);
   }
-  if (const int chunks = config.pipeline.virtual_stages(sizes.pipeline_model_parallel_size);
-      chunks > 1) {
-    problems.add(
-        "model.virtual_pipeline_model_parallel_size: {} is not implemented with "
-        "encoder_pipeline_model_parallel_size = {}, whose stages have one chunk; expected null, or "
-        "encoder_pipeline_model_parallel_size = 0",
-        chunks, stages);
-  }
   if (config.dist.use_tp_pp_dp_mapping) {
     problems.add(
         "dist.use_tp_pp_dp_mapping: true is not implemented with "

@@ -59,12 +59,13 @@ Parallelism parallelism_of(const RunConfig& config, const ModelConfig& model) {
   const int own_stages = parallel.encoder_pipeline_model_parallel_size;
   p.layer_map = layer_map(config.pipeline, model.layers, parallel.pipeline_model_parallel_size,
                           model.mtp_layers);
+  const auto chunks = static_cast<int>(p.layer_map.size()) / parallel.pipeline_model_parallel_size;
   p.layer_map = model.vision.any()
                     ? with_tower(std::move(p.layer_map), model.vision.read_layers(), own_stages)
                     : with_encoder(std::move(p.layer_map), model.encoder.layers, own_stages);
   if (parallel.tensor_model_parallel_size > 1)
     p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
-  p.schedule = schedule_settings(config.pipeline, p.virtual_stages());
+  p.schedule = schedule_settings(config.pipeline, chunks, own_stages);
   p.executor = executor_settings(config.pipeline);
   p.message_format = message_format(config.pipeline);
   if (model.encoder.any() || own_stages > 0)

@@ -45,9 +45,24 @@ TEST(ScheduleCommand, StagesOfAnEncoderAreInFront) {
   EXPECT_EQ(stages[1]["of_encoder"], false);
   EXPECT_THAT(schedule("--pp 2 --encoder-pp 1 --microbatches 3 --svg -").out,
               testing::AllOf(HasSubstr(">encoder 0<"), HasSubstr(">stage 2<")));
-  const auto chunks = schedule("--pp 2 --vpp 2 --encoder-pp 1 --microbatches 4");
-  EXPECT_EQ(chunks.status, 2);
-  EXPECT_THAT(chunks.err, HasSubstr("expected --vpp 1 or --encoder-pp 0"));
+}
+
+// A forward of the encoder's stage is as long as those of both chunks of another stage.
+TEST(ScheduleCommand, StagesOfAnEncoderHaveOneChunk) {
+  const std::string command = "--pp 2 --vpp 2 --encoder-pp 1 --microbatches 2";
+  EXPECT_THAT(
+      schedule(command).out,
+      testing::AllOf(
+          HasSubstr("interleaved: 3 stages of 2 chunks (1 of an encoder, of one chunk), 2 "),
+          HasSubstr("encoder 0  F0===== F1=====  .   .   "),
+          HasSubstr("stage 1    .   .   F0a .   F1a F0b F1b "),
+          HasSubstr("of an encoder's stage 2 and 4"),
+          HasSubstr("of an encoder's stage all of it")));
+  const auto document = nlohmann::json::parse(schedule(command + " --json").out);
+  EXPECT_EQ(document["encoder_pp"], 1);
+  EXPECT_EQ(document["bubble_fraction"], 1.0);
+  EXPECT_EQ(schedule(command + " --kind dualpipe_v").status, 2) << "two micro-batches";
+  EXPECT_EQ(schedule("--pp 2 --vpp 2 --encoder-pp 1 --microbatches 4 --kind dualpipe_v").status, 0);
 }
 
 TEST(ScheduleCommand, ChunksAreLettersAndHalvesAreApart) {

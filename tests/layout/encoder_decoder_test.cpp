@@ -7,7 +7,9 @@
 
 #include "checkpoint/safetensors_reader.h"
 #include "support/layout_run.h"
+#include "support/moving_run.h"
 #include "support/paths.h"
+#include "support/training.h"
 
 namespace viaduct {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 using test::layout;
 using test::LayoutCase;
 using test::ModelLayout;
+using test::operator+;
 
 std::vector<LayoutCase> layouts() {
   const std::string strategy = "ddp.data_parallel_sharding_strategy=";
@@ -49,11 +52,18 @@ std::vector<LayoutCase> staged_layouts() {
   LayoutCase interleaved = stages(0, 2, 1, 1, {chunks}, "chunks");
   LayoutCase alone = stages(0, 2, 1, 1, {"model.pipeline_model_parallel_layout=E|ttttL"}, "alone");
   interleaved.only = alone.only = {"t5"};  // four blocks
+  LayoutCase in_front = stages(1, 2, 1, 1, {chunks}, "chunks"),
+             wide = stages(2, 2, 2, 1, {chunks, "model.sequence_parallel=true"}, "chunks_sequence"),
+             replayed = stages(2, 2, 1, 1, again + std::vector{chunks}, "chunks_recompute");
+  in_front.only = wide.only = replayed.only = {"t5"};
   return {stages(0, 2, 1, 1),
           stages(0, 2, 1, 2, {full}, "full"),
           stages(0, 2, 2, 1, {"model.sequence_parallel=true"}, "sequence"),
           alone,
           interleaved,
+          in_front,
+          wide,
+          replayed,
           stages(1, 1, 1, 1),
           stages(1, 1, 1, 2, {schedule + "gpipe"}, "gpipe"),
           stages(1, 2, 1, 1, again, "recompute"),
@@ -116,10 +126,25 @@ INSTANTIATE_TEST_SUITE_P(Cases, EncoderDecoderLayout, testing::ValuesIn(cases())
 
 // Needs more micro-batches than the case for gradients has.
 TEST(EncoderDecoderStages, InAV) {
-  expect_trace({"t5", stages(0, 2, 1, 1,
-                             {"model.virtual_pipeline_model_parallel_size=2",
-                              "model.pipeline_schedule=dualpipe_v"},
-                             "v")});
+  for (const int own : {0, 1}) {
+    expect_trace({"t5", stages(own, 2, 1, 1,
+                               {"model.virtual_pipeline_model_parallel_size=2",
+                                "model.pipeline_schedule=dualpipe_v"},
+                               "v")});
+  }
+}
+
+/// Weights, masters and moments have the same bits, and the next step is that of one rank.
+TEST(EncoderDecoderStages, ARunGoesOnInAnotherLayout) {
+  const LayoutCase chunks =
+      stages(1, 2, 1, 1, {"model.virtual_pipeline_model_parallel_size=2"}, "chunks");
+  test::expect_goes_on(
+      {"checkpoint.pretrained_checkpoint=" + (test::test_data("golden") / "t5" / "model").string(),
+       "model.seq_length=16", "model.encoder_seq_length=24", "mixed_precision=fp32",
+       "dataset.mock=true", "train.train_iters=3", "train.global_batch_size=2",
+       "train.micro_batch_size=1", "optimizer.lr=1e-2", "scheduler.lr_warmup_iters=0",
+       "validation.eval_iters=0", "logger.log_interval=1"},
+      {{chunks, layout(1, 1, 1, 2)}, {layout(2, 1, 1, 1), chunks}}, 100);
 }
 
 }  // namespace

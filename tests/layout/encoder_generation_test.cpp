@@ -48,12 +48,16 @@ TEST_P(EncoderGenerationLayout, GivesTheTokensOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, EncoderGenerationLayout,
-                         testing::Values(layout(2, 1, 1, 1), layout(1, 1, 1, 2), layout(2, 1, 1, 2),
-                                         layout(1, 1, 2, 1), layout(2, 1, 2, 2),
-                                         layout(2, 1, 1, 1, {"model.sequence_parallel=true"},
-                                                "sequence")),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, EncoderGenerationLayout,
+    testing::Values(layout(2, 1, 1, 1), layout(1, 1, 1, 2), layout(2, 1, 1, 2), layout(1, 1, 2, 1),
+                    layout(2, 1, 2, 2),
+                    layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "sequence"),
+                    layout(1, 1, 2, 1,
+                           {"dist.ranks=3", "model.encoder_pipeline_model_parallel_size=1",
+                            "model.virtual_pipeline_model_parallel_size=2"},
+                           "encoder1_chunks")),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace viaduct

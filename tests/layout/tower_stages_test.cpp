@@ -5,14 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include "support/checkpoint_tensors.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
+#include "support/moving_run.h"
 #include "support/paths.h"
-#include "support/rank_trainers.h"
-#include "support/temporary_folder.h"
 #include "support/training.h"
-#include "train/trainer.h"
 
 namespace viaduct {
 namespace {
@@ -73,6 +70,27 @@ std::vector<LayoutCase> layouts() {
   LayoutCase ahead = stages(1, 1, 2, 2, 1, {kRows, "model.cp_comm_type=a2a"}, "ahead");
   ahead.only = {"gemma3_images"};
   for (const LayoutCase& one : {halves, wide, context, ahead}) all.push_back(one);
+  // Chunks of the decoder behind them; the first one has no blocks.
+  const auto chunks = [](int tower, int tp, const std::string& blocks,
+                         std::vector<std::string> more, const std::string& suffix) {
+    more.insert(more.begin(), {kRows, "model.pipeline_model_parallel_layout=E" + blocks,
+                               "model.microbatch_group_size_per_vp_stage=3"});
+    LayoutCase c = stages(tower, tp, 1, 2, 1, more, "chunks_" + suffix);
+    std::erase(c.overrides, kFirst);
+    return c;
+  };
+  for (LayoutCase one :
+       {chunks(1, 1, "|t|t|L", {}, "rows"),
+        chunks(2, 2, "|t|t|L", {"model.sequence_parallel=true"}, "sequence"),
+        chunks(1, 1, "|t|t|L", again, "recompute"),
+        chunks(1, 2, "|t|t|L", {"model.encoder_tensor_model_parallel_size=1", "dist.ranks=5"},
+               "etp1")}) {
+    one.only = {"llava_clip"};
+    all.push_back(std::move(one));
+  }
+  LayoutCase three = chunks(1, 1, "|t|tt|L", {}, "rows");
+  three.only = {"gemma3_images"};
+  all.push_back(three);
   // Other tensor ranks than the decoder's.
   LayoutCase two = stages(2, 1, 1, 1, 1, {kRows}, "etp2");
   for (const char* own : {"model.encoder_tensor_model_parallel_size=2", "dist.ranks=5"})
@@ -157,34 +175,16 @@ TEST(TowerStages, ARunGoesOnInAnotherLayout) {
                             "scheduler.lr_warmup_iters=0",
                             "validation.eval_iters=0",
                             "logger.log_interval=1"};
-  const test::TemporaryFolder whole;
-  test::train_ranks(run + test::Overrides{"checkpoint.save=" + whole.path().string()});
-  const auto expected = test::metric(whole / "metrics.jsonl", "loss");
-  for (const auto& [from, to] : {std::pair(stages(2, 1, 1, 1, 1), layout(2, 1, 1, 1)),
-                                 std::pair(layout(1, 1, 1, 2), stages(1, 1, 1, 2, 1)),
-                                 std::pair(split(2, 1, 1, 1, 1), split(1, 2, 1, 1, 1))}) {
-    SCOPED_TRACE(from.name + " to " + to.name);
-    const test::TemporaryFolder saved, changed;
-    test::train_ranks(
-        run + from.overrides +
-        test::Overrides{"checkpoint.save=" + saved.path().string(), "train.exit_interval=2"});
-    const auto stored = test::saved_tensors(saved.path());
-    test::with_trainers(run + to.overrides +
-                            test::Overrides{"checkpoint.load=" + saved.path().string(),
-                                            "checkpoint.save=" + changed.path().string()},
-                        [&](Trainer& trainer, Communicator& world) {
-                          const bool leads = world.rank() == 0;
-                          const auto held = test::held_tensors(trainer.engine(), world);
-                          EXPECT_TRUE(!leads || held.size() > 100);
-                          // What nothing reads has no masters.
-                          for (const auto& [tensor, bytes] : held)
-                            EXPECT_TRUE(stored.at(tensor) == bytes) << tensor;
-                          trainer.run();
-                        });
-    const auto losses = test::metric(changed / "metrics.jsonl", "loss");
-    ASSERT_EQ(losses.size(), 1u);
-    EXPECT_NEAR(losses[0], expected.at(2), 2e-5 * expected[2]);
-  }
+  LayoutCase chunks = stages(2, 1, 1, 2, 1, {"model.pipeline_model_parallel_layout=E|t|t|L"});
+  std::erase(chunks.overrides, kFirst);
+  chunks.name += "_chunks";
+  test::expect_goes_on(run,
+                       {{stages(2, 1, 1, 1, 1), layout(2, 1, 1, 1)},
+                        {layout(1, 1, 1, 2), stages(1, 1, 1, 2, 1)},
+                        {chunks, layout(1, 1, 1, 2)},
+                        {layout(1, 1, 1, 2), chunks},
+                        {split(2, 1, 1, 1, 1), split(1, 2, 1, 1, 1)}},
+                       100);
 }
 
 }  // namespace

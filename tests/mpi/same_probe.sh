@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# same_probe.sh VIADUCT GOLDEN MPIRUN…: checks that eight ranks give the same bytes as MPI processes and as threads.
+# same_probe.sh VIADUCT GOLDEN MPIRUN…: checks that ranks give the same bytes as MPI processes and as threads.
 set -euo pipefail
 viaduct=$1 golden=$2
 shift 2
@@ -10,6 +10,14 @@ probe=(probe --model "$golden/llama/model" --batch "$golden/llama/golden.safeten
 "$viaduct" "${probe[@]}" --out "$folder/threads.safetensors" dist.ranks=8 "${layout[@]}"
 "$@" -n 8 "$viaduct" "${probe[@]}" --out "$folder/mpi.safetensors" "${layout[@]}" | tee "$folder/said"
 grep -q 'skipped: there is no mpirun' "$folder/said" && exit 0
+cmp "$folder/threads.safetensors" "$folder/mpi.safetensors"
+
+# Stages of an encoder in front of stages of two chunks.
+settings=(model.encoder_pipeline_model_parallel_size=1 model.pipeline_model_parallel_size=2
+  model.virtual_pipeline_model_parallel_size=2 train.micro_batch_size=1)
+probe=(probe --model "$golden/t5/model" --batch "$golden/t5/golden.safetensors")
+"$viaduct" "${probe[@]}" --out "$folder/threads.safetensors" dist.ranks=3 "${settings[@]}"
+"$@" -n 3 "$viaduct" "${probe[@]}" --out "$folder/mpi.safetensors" "${settings[@]}"
 cmp "$folder/threads.safetensors" "$folder/mpi.safetensors"
 
 # The exchange of expert rows by row number, packed into messages.

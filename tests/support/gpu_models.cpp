@@ -106,6 +106,12 @@ std::vector<GpuModel> gpu_models() {
           2e-5},
       GpuModel{
           "llama_pp2", "llama", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}, 2e-5},
+      GpuModel{"t5_encoder_before_chunks",
+               "t5",
+               {"dist.ranks=3", "model.encoder_pipeline_model_parallel_size=1",
+                "model.pipeline_model_parallel_size=2",
+                "model.virtual_pipeline_model_parallel_size=2", "train.micro_batch_size=1"},
+               2e-5},
       GpuModel{"llama_cp2", "llama", {"dist.ranks=2", "model.context_parallel_size=2"}, 2e-5},
       GpuModel{"gpt2", "gpt2", kNone, 2e-5}, GpuModel{"qwen2_moe", "qwen2_moe", kNone, 2e-5, true},
       experts("fp8", "bf16_with_fp8_current_scaling_mixed"),

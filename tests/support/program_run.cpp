@@ -49,14 +49,15 @@ class Rank {
                                     ? run.ddp.num_distributed_optimizer_instances
                                     : layout.cp * layout.dp;
     sizes.kv_replicas = std::max(1, layout.tp / static_cast<int>(run.model.kv_heads));
-    auto groups =
-        ParallelGroups(Mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp}).with(sizes), world);
+    resolved_.parallelism.mesh = Mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp}).with(sizes);
+    auto groups = ParallelGroups(resolved_.parallelism.mesh, world);
     resolved_.layers.precision = precision_recipe(run.recipe);
     resolved_.layers.sequence_parallel = layout.sequence_parallel;
     resolved_.positions = kPositions;
     resolved_.parallelism.layer_map =
         layer_map(LayerMapSettings{run.model.layers, layout.pp, layout.virtual_stages});
     resolved_.parallelism.schedule.kind = layout.kind;
+    resolved_.parallelism.schedule.virtual_stages = layout.virtual_stages;
     resolved_.memory.saved_policy = run.policy;
     resolved_.memory.packed_weights = run.packed_weights;
     DdpConfig ddp = run.ddp;

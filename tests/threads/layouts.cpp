@@ -66,6 +66,7 @@ ResolvedRun run_of(const ModelConfig& model, const Layout& layout) {
   if (layout.pp > 1) {
     parallelism.layer_map = layer_map(LayerMapSettings{model.layers, layout.pp, 2});
     parallelism.schedule.kind = layout.stages;
+    parallelism.schedule.virtual_stages = 2;
     parallelism.schedule.messages = PointToPoint::overlapped;
   }
   if (layout.experts && layout.dp > 1) {

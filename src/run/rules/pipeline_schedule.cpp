@@ -128,6 +128,16 @@ class StageOrder {
 
   void check_messages() {
     const bool overlap = pipeline_.overlap_p2p_comm.value_or(false);
+    const bool blocks =
+        !pipeline_.overlap_p2p_comm.value_or(true) || pipeline_.batch_p2p_comm.value_or(false);
+    const bool in_v = pipeline_.pipeline_schedule == PipelineOrder::dualpipe_v;
+    if (stages_ > pp_ && chunks_ > 1 && blocks && !in_v) {
+      problems_.add(
+          "model.encoder_pipeline_model_parallel_size: {} in front of stages of {} chunks needs "
+          "comm_overlap.overlap_p2p_comm = true: they are not in step, so blocking messages would "
+          "deadlock; or virtual_pipeline_model_parallel_size = null",
+          stages_ - pp_, chunks_);
+    }
     if (overlap && pipeline_.batch_p2p_comm.value_or(false)) {
       problems_.add(
           "comm_overlap.overlap_p2p_comm: true and model.batch_p2p_comm = true exclude each other: "
@@ -194,7 +204,15 @@ void refuse_pipeline_schedule(const RunConfig& config, const ConfigOutcome&, Pro
 }  // namespace
 
 Topic pipeline_schedule_topic() {
+  const auto overlaps_anyway = [](const RunConfig& c, const ConfigOutcome&) {
+    const int pp = c.parallel.pipeline_model_parallel_size;
+    if (c.pipeline.pipeline_schedule == PipelineOrder::dualpipe_v)
+      return std::string("model.pipeline_schedule = dualpipe_v overlaps them anyway");
+    return reason_if(c.parallel.stages() > pp && c.pipeline.virtual_stages(pp) > 1,
+                     "an encoder's stages in front of virtual stages overlap them anyway");
+  };
   std::vector<NoEffectRule> idle{
+      {{"model.overlap_p2p_comm_warmup_flush"}, overlaps_anyway},
       {{"model.deallocate_pipeline_outputs", "model.pipeline_dtype", "model.variable_seq_lengths",
         "model.batch_p2p_comm", "comm_overlap.overlap_p2p_comm"},
        one_stage},

@@ -74,6 +74,7 @@ Outcome run_stages(const StageRun& run) {
     parallelism.mesh = Mesh({1, 1, 1, 1, run.map.pp});
     parallelism.layer_map = layer_map(run.map);
     parallelism.schedule = run.schedule;
+    parallelism.schedule.virtual_stages = run.map.virtual_stages;
     parallelism.executor = run.executor;
     parallelism.message_format = run.message_format;
     resolved.memory.saved_policy = run.saved_policy;
@@ -450,7 +451,7 @@ TEST(Stages, BothEndsHoldATiedTableAndTheFirstOwnsIt) {
   const auto map = layer_map(LayerMapSettings{4, 2, 2});
   for (int stage = 0; stage < 2; ++stage) {
     ModelPlace place;
-    place.pp = 2, place.pp_rank = stage, place.chunks = chunks_of_stage(map, 2, stage);
+    place.pp = 2, place.pp_rank = stage, place.chunks = chunks_of_stage(map, {2}, stage);
     const auto part =
         build_model(*device, model, {.precision = precision_recipe("fp32")}, 16, place);
     int tables = 0;
@@ -475,7 +476,7 @@ TEST(Stages, AVHoldsATiedTableOnce) {
   for (int stage = 0; stage < 2; ++stage) {
     ModelPlace place;
     place.pp = 2, place.pp_rank = stage;
-    place.chunks = chunks_of_stage(map, 2, stage, StagePlacement::v);
+    place.chunks = chunks_of_stage(map, {2, StagePlacement::v}, stage);
     const auto part =
         build_model(*device, model, {.precision = precision_recipe("fp32")}, 16, place);
     int uses = 0;

@@ -135,11 +135,29 @@ TEST(DryRunImages, StagesOfAVisionTowerDoWhatTheirDryRunsSay) {
       own_stages({"dist.ranks=4", "model.tensor_model_parallel_size=2", tower + "1"}));
   expect_what_dry_runs_say(own_stages({"dist.ranks=4", "model.pipeline_model_parallel_size=2",
                                        tower + "2", "model.freeze_vision_model=true"}));
+  const Overrides chunks{"model.pipeline_model_parallel_size=2",
+                         "model.pipeline_model_parallel_layout=E|t|t|L"};
+  expect_what_dry_runs_say(own_stages(chunks + Overrides{"dist.ranks=3", tower + "1"}));
   // Two tensor ranks beside one.
   const std::string own = "model.encoder_tensor_model_parallel_size=";
   expect_what_dry_runs_say(
       own_stages({"dist.ranks=3", "model.tensor_model_parallel_size=2", tower + "1", own + "1"}));
   expect_what_dry_runs_say(own_stages({"dist.ranks=3", tower + "1", own + "2"}));
+}
+
+TEST(DryRunEncoder, StagesInFrontOfChunksDoWhatTheirDryRunsSay) {
+  const Overrides run{"dist.ranks=4",
+                      "model.encoder_pipeline_model_parallel_size=2",
+                      "model.pipeline_model_parallel_size=2",
+                      "model.virtual_pipeline_model_parallel_size=2",
+                      "model.num_layers=4",
+                      "model.encoder_seq_length=48",
+                      "train.global_batch_size=8",
+                      "train.micro_batch_size=1",
+                      "dist.threads_per_rank=1"};
+  expect_what_dry_runs_say(test::setup_of(tiny_run("t5") + run));
+  expect_what_dry_runs_say(
+      test::setup_of(tiny_run("t5") + run + Overrides{"model.pipeline_schedule=dualpipe_v"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(

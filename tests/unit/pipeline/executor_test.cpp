@@ -155,6 +155,34 @@ TEST(Executor, AVGivesTheSumsOfOneRank) {
   }
 }
 
+// Two stages of one chunk, in front of stages of two: the last of them sends to the first of these.
+TEST(Executor, StagesInFrontOfChunksGiveTheSumsOfOneRank) {
+  for (const ScheduleKind kind : {ScheduleKind::interleaved, ScheduleKind::dualpipe_v}) {
+    for (const bool backward : {true, false}) {
+      constexpr int kFront = 2, kBehind = 2;
+      ScheduleSettings settings{kind, kFront + kBehind, 2, 6};
+      settings.front_stages = kFront;
+      settings.backward = backward;
+      SCOPED_TRACE(fmt::format("{} backward {}", schedule_kind_name(kind), backward));
+      const StageOrder order = settings.order();
+      const auto expected = test::toy_result(order.count(2), 6);
+      run_thread_ranks(
+          settings.pp, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+            const int rank = world->rank();
+            test::ToyStage toy(*world, settings);
+            run_schedule(stage_schedule(settings, rank), toy, *world, {.shapes_first = backward});
+            for (int chunk = 0; backward && chunk < order.chunks(rank, 2); ++chunk) {
+              EXPECT_EQ(toy.weight_gradients()[size_t(chunk)],
+                        expected.gradients[size_t(order.virtual_stage(rank, chunk))]);
+            }
+            EXPECT_EQ(toy.loss(), rank == order.rank_of(order.count(2) - 1) ? expected.loss : 0);
+            EXPECT_TRUE(toy.all_read());
+            EXPECT_EQ(toy.begun(), order.chunks(rank, 2));
+          });
+    }
+  }
+}
+
 /// `actions` with every computation of a whole chunk cut into ranges of segments, in the order in
 /// which they depend on each other.
 ActionList in_ranges(const ActionList& actions) {

@@ -39,8 +39,8 @@ TEST(LayerMap, EvenChunksGoRoundTheStages) {
   EXPECT_EQ(text(layer_map(LayerMapSettings{8, 2, 1})), "E 0-3 | 4-7 L");
   const auto map = layer_map(LayerMapSettings{8, 2, 2});
   EXPECT_EQ(text(map), "E 0-1 | 2-3 | 4-5 | 6-7 L");
-  EXPECT_EQ(text(chunks_of_stage(map, 2, 0)), "E 0-1 | 4-5");
-  EXPECT_EQ(text(chunks_of_stage(map, 2, 1)), "2-3 | 6-7 L");
+  EXPECT_EQ(text(chunks_of_stage(map, {2}, 0)), "E 0-1 | 4-5");
+  EXPECT_EQ(text(chunks_of_stage(map, {2}, 1)), "2-3 | 6-7 L");
 }
 
 TEST(LayerMap, EmbeddingAndLossCountAsLayers) {
@@ -119,7 +119,7 @@ TEST(LayerMap, EvenChunksFollowTheFormula) {
       const int64_t layers = int64_t{pp} * v * 5;
       const auto map = layer_map(LayerMapSettings{layers, pp, v});
       for (int p = 0; p < pp; ++p) {
-        const auto chunks = chunks_of_stage(map, pp, p);
+        const auto chunks = chunks_of_stage(map, {pp}, p);
         ASSERT_EQ(chunks.size(), size_t(v));
         for (int c = 0; c < v; ++c)
           EXPECT_EQ(chunks[size_t(c)].first_block, c * layers / v + p * layers / (pp * v));

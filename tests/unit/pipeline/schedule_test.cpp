@@ -165,6 +165,87 @@ TEST(Schedule, InterleavedWarmsUpByTheFormula) {
   for (const Step& step : all) EXPECT_FALSE(step.steady) << "8 forwards, a warm-up of 10";
 }
 
+ScheduleSettings in_front(int front, ScheduleSettings s) {
+  s.front_stages = front, s.pp += front;
+  return s;
+}
+
+// Stages of an encoder have one chunk, those behind them two, in the order that they have alone.
+TEST(Schedule, StagesInFrontOfChunksAreWrittenOut) {
+  const auto alone = settings(ScheduleKind::interleaved, 2, 2, 8), s = in_front(2, alone);
+  EXPECT_EQ(computations(s, 0),
+            "F0.0 F1.0 F2.0 F3.0 F4.0 F5.0 B0.0 F6.0 B1.0 F7.0 B2.0 B3.0 B4.0 B5.0 B6.0 B7.0");
+  EXPECT_EQ(computations(s, 1),
+            "F0.0 F1.0 F2.0 F3.0 F4.0 B0.0 F5.0 B1.0 F6.0 B2.0 F7.0 B3.0 B4.0 B5.0 B6.0 B7.0");
+  for (int stage = 0; stage < 2; ++stage)
+    EXPECT_EQ(computations(s, 2 + stage), computations(alone, stage));
+}
+
+// Where all stages have equal work the bubble is that of 1F1B over all of them; no stage in front
+// could hold fewer micro-batches without a longer one.
+TEST(Schedule, StagesInFrontAddThemselvesToTheBubble) {
+  for (const int front : {1, 2, 3}) {
+    for (const int pp : {2, 4}) {
+      for (const int v : {2, 3, 4}) {
+        const int64_t micro_batches = 6 * pp;
+        const Schedule schedule = make_schedule(
+            in_front(front, settings(ScheduleKind::interleaved, pp, v, micro_batches)));
+        EXPECT_DOUBLE_EQ(replay_schedule(schedule).bubble_fraction(),
+                         double(front + pp - 1) / double(micro_batches))
+            << front << " " << pp << " " << v;
+      }
+    }
+  }
+  const auto holds =
+      validate_schedule(make_schedule(in_front(2, settings(ScheduleKind::interleaved, 4, 2, 32))));
+  EXPECT_EQ(holds[0].stores, 11);
+  EXPECT_EQ(holds[1].stores, 10);
+  EXPECT_EQ(holds[2].stores, 11) << "chunks of half a stage, as without an encoder";
+}
+
+// Shorter ones add their share, up to that of a chunk.
+TEST(Schedule, ShortStagesInFrontLeaveTheBubbleOfChunks) {
+  for (const int v : {2, 4}) {
+    for (const double share : {0.0, 0.1, 1.0 / v}) {
+      ComputeTimes times;
+      times.front = share;
+      const Schedule schedule =
+          make_schedule(in_front(2, settings(ScheduleKind::interleaved, 4, v, 16)));
+      EXPECT_NEAR(replay_schedule(schedule, times).bubble_fraction(), (2 * share + 3.0 / v) / 16,
+                  1e-9)
+          << v << " " << share;
+    }
+  }
+}
+
+// What comes from the front waits at the receiver: at most a group, less what is used meanwhile.
+TEST(Schedule, AFewMessagesFromTheFrontWaitAtTheReceiver) {
+  for (const int64_t group : {4, 8}) {
+    const auto alone = settings(ScheduleKind::interleaved, 4, 2, 32, group);
+    const auto without = validate_schedule(make_schedule(alone)),
+               with = validate_schedule(make_schedule(in_front(1, alone)));
+    EXPECT_LE(with[1].buffers, without[0].buffers + group);
+    EXPECT_LE(with[0].buffers, 2 + group);
+  }
+}
+
+TEST(Schedule, ChunksBehindAFrontBeginAndAreReducedTogether) {
+  const auto alone = settings(ScheduleKind::interleaved, 2, 2, 4), s = in_front(1, alone);
+  for (int stage = 0; stage < 2; ++stage) {
+    const auto marks = [](const ActionList& actions) {
+      std::string text;
+      for (const Action& action : actions) {
+        if (action.begins >= 0)
+          text += fmt::format("{} begins {}; ", describe(action), action.begins);
+        if (action.reduces >= 0)
+          text += fmt::format("{} reduces {}; ", describe(action), action.reduces);
+      }
+      return text;
+    };
+    EXPECT_EQ(marks(stage_schedule(s, 1 + stage)), marks(stage_schedule(alone, stage)));
+  }
+}
+
 TEST(Schedule, GroupsMayEndShort) {
   std::string text;
   for (const ForwardNumber& n : interleaved_order(2, 5, 3))
@@ -386,6 +467,38 @@ std::vector<Case> all_cases() {
       }
     }
   }
+  const auto add_front = [&](const ScheduleSettings& behind) {
+    for (const int front : {1, 4}) {
+      for (const bool backward : {true, false}) {
+        ScheduleSettings s = in_front(front, behind);
+        s.backward = backward;
+        cases.push_back({s, fmt::format("{} front {} pp {} V {} M {} g {} combines {} backward {}",
+                                        schedule_kind_name(s.kind), front, s.pp, s.virtual_stages,
+                                        s.micro_batches, s.group, s.combines, backward)});
+      }
+    }
+  };
+  for (const int pp : {2, 3, 4}) {
+    for (const int64_t m : {4, 7, 9, 16}) {
+      for (const int v : {2, 3}) {
+        for (int64_t g = pp; g <= m; ++g) {
+          if (m % g != 0 && m % g < pp) continue;
+          auto s = settings(ScheduleKind::interleaved, pp, v, m, g);
+          add_front(s);
+          if (g > pp) continue;
+          s.deferred_heads = 3;
+          add_front(s);
+          s.deferred_heads = 0, s.combines = true;
+          add_front(s);
+        }
+      }
+      if (m < 2 * pp) continue;
+      auto s = settings(ScheduleKind::dualpipe_v, pp, 2, m);
+      add_front(s);
+      s.combines = true;
+      add_front(s);
+    }
+  }
   return cases;
 }
 
@@ -408,6 +521,7 @@ TEST(Schedule, WeightGradientsAddUpInTheOrderOfMicroBatches) {
     for (int stage = 0; stage < c.settings.pp; ++stage) {
       std::vector<int64_t> next(size_t(c.settings.virtual_stages));
       for (const Action& action : stage_schedule(c.settings, stage)) {
+        if (action.segments == kLastSegment) continue;  // of the head: maybe deferred
         if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) {
           ASSERT_EQ(action.micro_batch, next[size_t(action.chunk)]++) << c.name;
         }
@@ -446,6 +560,16 @@ TEST(Schedule, SettingsThatDoNotFitNameBothNumbers) {
                         "pipeline_model_parallel_size 4; nearest: 8 or 12 micro-batches"));
   EXPECT_THAT(problem(settings(ScheduleKind::interleaved, 1, 2, 8)),
               HasSubstr("2 virtual stages need pipeline_model_parallel_size above 1"));
+  EXPECT_THAT(problem(in_front(1, settings(ScheduleKind::interleaved, 1, 2, 8))),
+              HasSubstr("2 virtual stages need pipeline_model_parallel_size above 1, which is 1"));
+  EXPECT_THAT(problem(in_front(2, settings(ScheduleKind::interleaved, 4, 2, 3))),
+              HasSubstr("3 micro-batches are fewer than pipeline_model_parallel_size 4"));
+  auto blocking = in_front(1, settings(ScheduleKind::interleaved, 2, 2, 8));
+  blocking.messages = PointToPoint::batched;
+  EXPECT_THAT(problem(blocking), HasSubstr("need messages that are overlapped"));
+  auto none_behind = settings(ScheduleKind::one_f_one_b, 2, 1, 8);
+  none_behind.front_stages = 2;
+  EXPECT_THAT(problem(none_behind), HasSubstr("stages in front: 2 of 2; expected at least one"));
   EXPECT_THAT(problem(settings(ScheduleKind::one_f_one_b, 2, 2, 8)),
               HasSubstr("schedule 1f1b has one virtual stage, but 2 were requested"));
   auto zero_bubble = settings(ScheduleKind::zb_h1, 2, 1, 4);

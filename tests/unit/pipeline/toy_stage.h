@@ -18,12 +18,11 @@ namespace viaduct::test {
 class ToyStage : public StageProgram {
  public:
   ToyStage(const Communicator& pp, const ScheduleSettings& settings)
-      : stages_(pp.size()),
-        stage_(pp.rank()),
-        order_{pp.size(), settings.placement()},
+      : stage_(pp.rank()),
+        order_(settings.order()),
         keeps_(settings.backward),
         gradients_(size_t(settings.virtual_stages)) {
-    last_ = int64_t{stages_} * settings.virtual_stages - 1;
+    last_ = order_.count(settings.virtual_stages) - 1;
   }
 
   static constexpr int kSegments = 3;
@@ -134,7 +133,7 @@ class ToyStage : public StageProgram {
     return tensor;
   }
 
-  int stages_, stage_;
+  int stage_;
   StageOrder order_;
   bool keeps_;
   int64_t last_ = 0;

@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 struct World {
-  int tp = 1, dp = 1, encoder_stages = 0, stages = 1;
+  int tp = 1, dp = 1, encoder_stages = 0, stages = 1, chunks = 1;
 
   int place() const { return tp * dp; }  // ranks of a stage
   int ranks() const { return place() * (encoder_stages + stages); }
@@ -27,14 +27,16 @@ struct World {
     const auto set = [](const char* name, int value) {
       return std::string(name) + "=" + std::to_string(value);
     };
-    return {"model.num_layers=4",
-            "model.encoder_num_layers=6",
-            "train.micro_batch_size=1",
-            "train.global_batch_size=" + std::to_string(4 * dp),
-            set("dist.ranks", ranks()),
-            set("model.tensor_model_parallel_size", tp),
-            set("model.encoder_pipeline_model_parallel_size", encoder_stages),
-            set("model.pipeline_model_parallel_size", stages)};
+    Overrides list;
+    if (chunks > 1) list = {set("model.virtual_pipeline_model_parallel_size", chunks)};
+    return list + Overrides{"model.num_layers=4",
+                            "model.encoder_num_layers=6",
+                            "train.micro_batch_size=1",
+                            "train.global_batch_size=" + std::to_string(4 * dp),
+                            set("dist.ranks", ranks()),
+                            set("model.tensor_model_parallel_size", tp),
+                            set("model.encoder_pipeline_model_parallel_size", encoder_stages),
+                            set("model.pipeline_model_parallel_size", stages)};
   }
 };
 
@@ -75,8 +77,9 @@ std::vector<int> counted_from(int first, int end) {
 }
 
 TEST(EncoderStages, GroupsAreThoseOfTheFormula) {
-  for (const World& world : {World{1, 1, 1, 1}, World{2, 1, 1, 2}, World{1, 2, 2, 1},
-                             World{2, 2, 3, 2}, World{1, 1, 2, 4}, World{2, 2, 0, 2}}) {
+  for (const World& world :
+       {World{1, 1, 1, 1}, World{2, 1, 1, 2}, World{1, 2, 2, 1}, World{2, 2, 3, 2},
+        World{1, 1, 2, 4}, World{2, 2, 0, 2}, World{2, 1, 3, 2, 2}}) {
     SCOPED_TRACE(world.ranks());
     const Mesh mesh = parallelism_of(world.overrides()).mesh;
     const int first = world.encoder_stages, last = world.encoder_stages + world.stages - 1;
@@ -120,6 +123,26 @@ TEST(EncoderStages, LayersOfEachStage) {
   EXPECT_EQ(text(World{1, 1, 0, 2}.overrides() +
                  Overrides{"model.virtual_pipeline_model_parallel_size=2"}),
             "e......nE- | - | - | -L");
+  EXPECT_EQ(text(World{1, 1, 2, 2, 2}.overrides()), "e... | ...n | E- | - | - | -L");
+}
+
+// Behind the encoder's stages the chunks go round the others.
+TEST(EncoderStages, ChunksOfEachRank) {
+  const auto ranks = [](const Overrides& more) {
+    const Parallelism p = parallelism_of(World{1, 1, 2, 2, 2}.overrides() + more);
+    std::string all;
+    for (size_t i = 0; i < p.layer_map.size(); ++i) {
+      const StageOrder order = p.stage_order();
+      const auto number = static_cast<int64_t>(i);
+      const int rank = order.rank_of(number), chunk = order.chunk_of(number);
+      EXPECT_EQ(order.virtual_stage(rank, chunk), number);
+      EXPECT_LT(chunk, order.chunks(rank, 2));
+      all += std::to_string(rank) + "." + std::to_string(chunk) + " ";
+    }
+    return all;
+  };
+  EXPECT_EQ(ranks({}), "0.0 1.0 2.0 3.0 2.1 3.1 ");
+  EXPECT_EQ(ranks({"model.pipeline_schedule=dualpipe_v"}), "0.0 1.0 2.0 3.0 3.1 2.1 ");
 }
 
 TEST(EncoderStages, RanksAreCountedOverBothHalves) {
@@ -136,8 +159,10 @@ TEST(EncoderStages, WhatCannotBeIsRefusedWithTheNearestLayout) {
   const Overrides staged = World{.encoder_stages = 2, .stages = 2}.overrides();
   for (const auto& [overrides, text] : std::vector<std::pair<Overrides, std::string>>{
            {{"model.encoder_num_layers=5"}, "2 does not divide encoder_num_layers = 5; nearest: 1"},
-           {{"model.virtual_pipeline_model_parallel_size=2"},
-            "expected null, or encoder_pipeline_model_parallel_size = 0"},
+           {{"model.virtual_pipeline_model_parallel_size=2", "model.batch_p2p_comm=true"},
+            "2 in front of stages of 2 chunks needs comm_overlap.overlap_p2p_comm = true"},
+           {{"model.virtual_pipeline_model_parallel_size=2", "comm_overlap.overlap_p2p_comm=false"},
+            "or virtual_pipeline_model_parallel_size = null"},
            {{"model.encoder_tensor_model_parallel_size=2", "dist.ranks=6"},
             "encoder_tensor_model_parallel_size: 2 that differs from tensor_model_parallel_size = "
             "1 is not implemented for an encoder-decoder model; nearest: 0 or 1"},

@@ -1,0 +1,18 @@
+#pragma once
+// A run that is saved in one layout and goes on in another.
+
+#include <utility>
+#include <vector>
+
+#include "support/layout_run.h"
+#include "support/training.h"
+
+namespace viaduct::test {
+
+/// For each pair: `run` of three steps saves after two in the first layout. Loaded in the second
+/// one, the weights, masters and moments, more than `least` tensors, have the same bits, and the
+/// third step's loss is that of one rank.
+void expect_goes_on(const Overrides& run,
+                    const std::vector<std::pair<LayoutCase, LayoutCase>>& moves, size_t least);
+
+}  // namespace viaduct::test
