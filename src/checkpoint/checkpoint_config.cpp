@@ -4,21 +4,23 @@ namespace viaduct {
 
 FieldGroup checkpoint_fields(CheckpointConfig& config) {
   FieldGroup group("checkpoint", "What is saved and when, and what a run starts from.");
-  group.on_resume(resume::free);
+  group.on_resume(resume::free).of_values();
   const auto nothing_saved = [&config] { return !config.save; };
   constexpr const char* kNothingSaved = "checkpoint.save is null: nothing is saved";
-  group.field("save", config.save,
-              "Folder of the run: checkpoints, metrics.jsonl, the resolved config.yaml, "
-              "TensorBoard events; null: nothing is "
-              "written.");
+  group
+      .field("save", config.save,
+             "Folder of the run: checkpoints, metrics.jsonl, the resolved config.yaml, "
+             "TensorBoard events; null: nothing is written.")
+      .in_virtual_time();
   group.field("load", config.load,
               "Folder to resume from, with all state; auto: `save`, if it holds a checkpoint; "
               "null: start from scratch.");
-  group.field(
-      "pretrained_checkpoint", config.pretrained_checkpoint,
-      "Hugging Face folder, GGUF file or checkpoint that fine-tuning starts from, or the name of a "
-      "model of the Hugging Face Hub in the local cache: architecture, "
-      "tokenizer and weights come from there, optimizer and data start fresh.");
+  group
+      .field("pretrained_checkpoint", config.pretrained_checkpoint,
+             "Hugging Face folder, GGUF file or checkpoint that fine-tuning starts from, or the "
+             "name of a model of the Hugging Face Hub in the local cache: architecture, tokenizer "
+             "and weights come from there, optimizer and data start fresh.")
+      .in_virtual_time();
   group
       .field("save_interval", config.save_interval,
              "Steps between checkpoints; 0: only at the end.")

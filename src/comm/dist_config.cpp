@@ -35,12 +35,15 @@ FieldGroup dist_fields(DistConfig& config) {
   group
       .field("threads_per_rank", config.threads_per_rank,
              "Threads that compute for a rank; auto: max(1, cores / ranks on this machine).")
-      .range(1, 4096);
+      .range(1, 4096)
+      .of_values()
+      .may_differ();
   group
       .field("distributed_timeout_minutes", config.distributed_timeout_minutes,
              "A collective that waits longer fails with an error that lists the missing ranks.")
       .positive()
-      .in("minutes");
+      .in("minutes")
+      .of_values();
   group
       .field("use_tp_pp_dp_mapping", config.use_tp_pp_dp_mapping,
              "Rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp (the first axis varies fastest).")

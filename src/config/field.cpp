@@ -161,6 +161,21 @@ Field& Field::idle(std::function<bool()> when, std::string why) {
   return idle([when = std::move(when), why = std::move(why)] { return reason_if(when(), why); });
 }
 
+Field& Field::of_values(std::function<bool()> acts) {
+  values_rule = [acts = std::move(acts)] { return !acts || !acts(); };
+  return *this;
+}
+
+Field& Field::in_virtual_time() {
+  values_rule = nullptr;
+  return *this;
+}
+
+Field& Field::may_differ() {
+  differs_by_rank = true;
+  return *this;
+}
+
 Field& Field::planned(std::string why) {
   state.fill(KnobState::planned);
   reason = std::move(why);
@@ -201,6 +216,7 @@ Field& FieldGroup::add(std::string name, std::string type, Value default_value, 
   field.state.fill(KnobState::built);  // unless its owner says otherwise
   field.resume = resume_;
   if (idle_) field.idle_rules.push_back(idle_);
+  if (of_values_) field.of_values();
   return field;
 }
 
@@ -224,6 +240,11 @@ FieldGroup& FieldGroup::on_resume(ResumeRule rule) {
 
 FieldGroup& FieldGroup::idle(IdleRule rule) {
   idle_ = std::move(rule);
+  return *this;
+}
+
+FieldGroup& FieldGroup::of_values() {
+  of_values_ = true;
   return *this;
 }
 

@@ -65,9 +65,11 @@ struct Field {
       harmless;  // values, as text, that a planned field accepts besides its default
   std::vector<std::string> planned_choices;  // of `allowed`: not implemented yet
   std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
-  bool environment = false;          // an environment variable, listed with the knobs
-  std::optional<ResumeRule> resume;  // of a field that is built
-  std::vector<IdleRule> idle_rules;  // when it does nothing
+  bool environment = false;           // an environment variable, listed with the knobs
+  std::optional<ResumeRule> resume;   // of a field that is built
+  std::vector<IdleRule> idle_rules;   // when it does nothing
+  bool differs_by_rank = false;       // ranks of a run may have different values
+  std::function<bool()> values_rule;  // whether it acts on values alone (of_values); null: no
 
   std::function<bool(const Value&)> assign;  // false if the value is not of the type
   std::function<Value()> current;
@@ -76,6 +78,8 @@ struct Field {
   /// Why it does nothing among the values of its group's settings, which must be resolved; "" where
   /// it acts, as far as they say (rules over settings of several folders: run/rules/rules.h).
   std::string idle_reason() const;
+  /// Whether a run without values, one in virtual time (dist.device = sim), has nothing for it.
+  bool needs_values() const { return values_rule && values_rule(); }
   KnobState state_on(DeviceKind device) const { return state[static_cast<size_t>(device)]; }
   /// Range or choices as readable text: ">= 1", "0 to 1", "adam|sgd"; "" if all values of the type
   /// are valid.
@@ -119,6 +123,13 @@ struct Field {
   /// the reason.
   Field& idle(IdleRule rule);
   Field& idle(std::function<bool()> when, std::string why);
+  /// It says something of values that are computed, read or saved and of nothing else, so that it
+  /// does nothing in virtual time, unless `acts` (of settings of its own folder) holds.
+  Field& of_values(std::function<bool()> acts = {});
+  /// It acts in virtual time, too, unlike others of its group.
+  Field& in_virtual_time();
+  /// Ranks of a run may have different values: it is about their machines.
+  Field& may_differ();
 };
 
 /// Fields of one section that one folder owns.
@@ -146,6 +157,8 @@ class FieldGroup {
   FieldGroup& on_resume(ResumeRule rule);
   /// The first idle rule of the fields declared after this; an empty one ends it.
   FieldGroup& idle(IdleRule rule);
+  /// The fields declared after this are `of_values`, but for those that are `in_virtual_time`.
+  FieldGroup& of_values();
 
   const std::string& section() const { return section_; }
   const std::string& doc() const { return doc_; }
@@ -158,6 +171,7 @@ class FieldGroup {
   std::string section_, doc_, short_form_;
   std::optional<ResumeRule> resume_;
   IdleRule idle_;
+  bool of_values_ = false;
   std::vector<Field> fields_;
 };
 

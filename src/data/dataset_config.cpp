@@ -73,6 +73,9 @@ bool has_weights(const DatasetConfig& config) {
 
 FieldGroup dataset_fields(DatasetConfig& config) {
   FieldGroup group("dataset", "What is trained on: Megatron indexed data sets, or mock data.");
+  group.of_values();
+  // Conversations say how long the documents of a row are, in virtual time too.
+  const auto conversations = [&config] { return config.packing.conversations; };
   const auto no_indices = [&config] { return config.mock; };
   constexpr const char* kNoIndices = "dataset.mock = true: there are no indices";
   group
@@ -81,17 +84,20 @@ FieldGroup dataset_fields(DatasetConfig& config) {
           "Prefixes of .bin/.idx files, [A, B], or weights and prefixes in turn, [0.3, A, 0.7, B].")
       .alias("data_path")
       .constraint("excludes dataset.blend_per_split and dataset.mock")
-      .on_resume(resume::said(resume::other_rows));
+      .on_resume(resume::said(resume::other_rows))
+      .of_values(conversations);
   group
       .field("blend_per_split", config.blend_per_split,
              "Three blends, for training, validation and test; null for a split without data.")
       .constraint("excludes dataset.blend and dataset.mock")
-      .on_resume(resume::said(resume::other_rows));
+      .on_resume(resume::said(resume::other_rows))
+      .of_values(conversations);
   group
       .field(
           "split", config.split,
           "Weights that cut each file of dataset.blend into training, validation and test ranges.")
       .on_resume(resume::said("rows move between training, validation and test"))
+      .of_values(conversations)
       .idle([&config] { return config.mock; }, "dataset.mock = true")
       .idle([&config] { return !config.blend; }, "dataset.blend is null");
   group
@@ -100,7 +106,8 @@ FieldGroup dataset_fields(DatasetConfig& config) {
       .alias("seq_length")
       .range(1, std::numeric_limits<int32_t>::max() - 1)
       .in("tokens")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .in_virtual_time();
   group.field("random_seed", config.random_seed, "Seed of document and sample order.")
       .range(0, std::numeric_limits<uint32_t>::max())
       .on_resume(resume::said(kOrder));
@@ -178,7 +185,7 @@ FieldGroup dataset_fields(DatasetConfig& config) {
 
 FieldGroup fill_in_middle_fields(DatasetConfig& config) {
   FieldGroup group("dataset", "");
-  group.on_resume(resume::said(resume::other_targets));
+  group.on_resume(resume::said(resume::other_targets)).of_values();
   const auto share = [&](const char* name, double& value, const char* doc) -> Field& {
     return group.field(name, value, doc).range(0, 1);
   };

@@ -4,6 +4,7 @@ namespace viaduct {
 
 FieldGroup span_fields(SpanConfig& config) {
   FieldGroup group("dataset", "");
+  group.of_values();
   group
       .field(
           "masking_probability", config.masking_probability,

@@ -123,6 +123,14 @@ HostBatch blank_batch(const RunSetup& setup, int64_t rows, const std::vector<int
   return batch;
 }
 
+/// The cost of an op that is called so many times.
+Cost repeated(Cost cost, int64_t times) {
+  for (double& flops : cost.flops) flops *= static_cast<double>(times);
+  cost.bytes_read *= times;
+  cost.bytes_written *= times;
+  return cost;
+}
+
 /// The sums over one step.
 void sum_up(const RecordExpansion& all, DryRun& result) {
   const StepRecord& record = all.record();
@@ -130,21 +138,20 @@ void sum_up(const RecordExpansion& all, DryRun& result) {
   std::vector<int64_t> launched(record.collectives().size());
   std::map<std::pair<std::string_view, std::string_view>, KernelUse> kernels;
   std::vector<KernelUse*> kernel_of(record.ops().size());  // found at the first event of an op
-  all.for_each([&](const ExpandedEvent& e) {
-    if (e.at < step.begin || e.at >= step.end) return;
-    const auto index = static_cast<size_t>(e.event.index);
-    if (e.event.kind == RecordEventKind::op) {
+  all.for_each_repeated(step.begin, step.end, [&](const RecordEvent& event, int64_t times) {
+    const auto index = static_cast<size_t>(event.index);
+    if (event.kind == RecordEventKind::op) {
       const OpEntryRecord& one = record.ops()[index];
       if (kernel_of[index] == nullptr) kernel_of[index] = &kernels[{one.op, one.kernel}];
       KernelUse& use = *kernel_of[index];
-      ++use.calls;
-      use.launches += one.host_launches();
+      use.calls += times;
+      use.launches += times * one.host_launches();
       use.workspace_bytes = std::max(use.workspace_bytes, one.workspace_bytes);
-      use.cost += one.cost;
-    } else if (e.event.kind == RecordEventKind::host_read) {
-      ++result.host_reads;
-    } else if (e.event.kind == RecordEventKind::launch) {
-      ++launched[index];
+      use.cost += repeated(one.cost, times);
+    } else if (event.kind == RecordEventKind::host_read) {
+      result.host_reads += times;
+    } else if (event.kind == RecordEventKind::launch) {
+      launched[index] += times;
     }
   });
   for (auto& [names, use] : kernels) {

@@ -10,7 +10,6 @@ constexpr std::string_view kAdapterScale = "the adapters were trained with the o
 FieldGroup peft_fields(PeftConfig& config) {
   FieldGroup group("peft", "Fine-tuning with adapters: the model's own weights are frozen.");
   const auto from_files = [&config] { return config.adapter.has_value(); };
-  constexpr const char* kFromFiles = "the files of peft.adapter say it";
   group
       .field("scheme", config.scheme,
              "Kind of adapter: lora adds s · B · A to the weights of linear layers, and trains A "
@@ -30,44 +29,44 @@ FieldGroup peft_fields(PeftConfig& config) {
              "layers of multi-token prediction, which the others leave out.")
       .constraint("each matches a layer")
       .on_resume(resume::other_shapes)
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group
       .field("exclude_modules", config.exclude_modules,
              "Linear layers without one; names as in target_modules.")
       .constraint("each matches a layer")
       .on_resume(resume::other_shapes)
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group.field("dim", config.dim, "Rank r of an adapter.")
       .range(1)
       .alias("r")
       .on_resume(resume::other_shapes)
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group.field("alpha", config.alpha, "An adapter's part of the weight is scaled by alpha / dim.")
       .positive()
       .alias("lora_alpha")
       .on_resume(resume::refused(kAdapterScale))
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group.field("rslora", config.rslora, "It is scaled by alpha / √dim instead (rank-stabilized).")
       .alias("use_rslora")
       .on_resume(resume::refused(kAdapterScale))
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group
       .field("rank_pattern", config.rank_pattern,
              "Ranks of single layers: a regular expression for the end of a module's name, and "
              "the rank; the first that matches counts.")
       .constraint("whole numbers of at least 1")
       .on_resume(resume::other_shapes)
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group.field("alpha_pattern", config.alpha_pattern, "The same of alpha.")
       .constraint("positive numbers")
       .on_resume(resume::refused(kAdapterScale))
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group
       .field("lora_A_init_method", config.lora_A_init_method,
              "How A begins: kaiming, uniform within 1/√in; xavier, normal of variance "
              "2 / (in + r); normal, of standard deviation 1/r. B begins with zeros.")
       .on_resume(resume::said("it has no effect: the checkpoint's adapters have begun"))
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group
       .field("lora_plus_ratio", config.lora_plus_ratio,
              "Learning rate of B, and of dora's norms, over that of A (LoRA+).")
@@ -81,7 +80,7 @@ FieldGroup peft_fields(PeftConfig& config) {
       .alias("lora_dropout")
       .from_below(0, 1)
       .on_resume(resume::said("dropout has this rate from here on"))
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group
       .field("train", config.train,
              "Modules of the model itself that train as well, PEFT's modules_to_save: norms, token "
@@ -89,7 +88,7 @@ FieldGroup peft_fields(PeftConfig& config) {
       .alias("modules_to_save")
       .constraint("each matches a module")
       .on_resume(resume::other_shapes)
-      .idle(from_files, kFromFiles);
+      .idle(from_files, kSaidByAdapter);
   group
       .field("dropout_position", config.dropout_position,
              "Where that dropout is: pre, on what adapters read; post, on what they add "

@@ -63,6 +63,9 @@ struct PeftConfig {
   bool any() const { return adapts() || prompts_choose; }
 };
 
+/// Why fields do nothing that the files of an adapter say.
+inline constexpr const char* kSaidByAdapter = "the files of peft.adapter say it";
+
 FieldGroup peft_fields(PeftConfig& config);
 
 }  // namespace viaduct

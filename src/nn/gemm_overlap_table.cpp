@@ -289,7 +289,7 @@ class TableMaker {
     while (above < features && !fits(above)) ++above;
     if (given) {
       const std::string into =
-          group == 1 ? "" : fmt::format(" into multiples of {}, which share a scale", group);
+          group == 1 ? "" : fmt::format(" into multiples of {}, {}", group, conditions_.group_text);
       problem(gemm, ".num_splits: {} does not divide the {} output features{}; nearest: {}", splits,
               features, into,
               fits(above) ? fmt::format("{} or {}", below, above) : fmt::format("{}", below));

@@ -69,7 +69,9 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
              "Chunks of a pipelined GEMM; null: 4, or the largest smaller number that divides. "
              "Rings have tp chunks.")
       .range(1)
-      .constraint("divides the output features")
+      .constraint(
+          "divides the output features; into multiples of 16 for a GPU's quantized products, of "
+          "128 where 128 share a scale")
       .alias("num_split");
   group.field("aggregate", config.aggregate, "Ring steps move chunks in pairs.")
       .constraint("tp is even");

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
@@ -53,9 +54,10 @@ struct OverlapConditions {
   /// delay the previous stage.
   bool weight_gradients_wait = false;
   bool fp8_products = false;      // the recipe has layers with FP8 products
-  int64_t group = 1;              // features of a weight that share a scale: chunks are multiples
+  int64_t group = 1;              // chunks of output features are multiples of it
   bool on_gpu = false;            // kernels have settings (`KernelSettings`)
   bool symmetric_memory = false;  // NCCL knows the run's memory on all ranks (ddp.nccl_ub)
+  std::string_view group_text = "which share a scale";  // why chunks are multiples of `group`
 };
 
 /// The ten rows; without overlap all are `none`. Adds every problem of the table (unknown GEMM,

@@ -54,6 +54,9 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "hidden matrices by the orthogonal factor of their momentum, the rest by AdamW; "
              "`adafactor` keeps the row and column means of a matrix's squared gradients, and no "
              "momentum.")
+      .constraint(
+          "muon: where a family has queries, keys and values in one matrix, at most as many tensor "
+          "ranks as key-value heads")
       .planned_values({"soap"}, "roadmap: other optimizers")
       .on_resume(resume::refused("its state belongs to the old value"));
   group.field("lr", config.lr, "Highest learning rate.").range(0);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/run_tasks.h"
 #include "plan/product_peak.h"
+#include "plan/steady_rounds.h"
 #include "run/run_length.h"
 #include "timeline/resolver.h"
 
@@ -166,35 +167,42 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
         shown.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];
     }
   });
-  double peak = 0;
-  for (size_t stage = 0; stage < of.stages(); ++stage) {
-    peak = std::max(peak, static_cast<double>(prediction.stages[stage].run.peak.bytes));
-    if (calibrated) add_bases(steps(stage), *calibrated, prediction);
-  }
+  if (calibrated)
+    for (size_t stage = 0; stage < of.stages(); ++stage)
+      add_bases(steps(stage), *calibrated, prediction);
+  prediction.step_seconds = end - begin;
+  add_offload(cluster, settings, prediction);
+  add_rates(of, cluster, settings, prediction);
+  return prediction;
+}
+
+void add_rates(const StageRuns& of, const Cluster& cluster, const PredictionSettings& settings,
+               Prediction& prediction) {
   const auto gpus = static_cast<double>(of.parallelism().mesh.ranks());
   const double tokens = static_cast<double>(batch_schedule(of.config()).full() *
                                             of.config().model.seq_length.value());
-  prediction.step_seconds = end - begin;
-  add_offload(cluster, settings, prediction);
   prediction.tokens_per_second_per_gpu = tokens / prediction.step_seconds / gpus;
   const double flops = prediction.stages.front().run.model_flops / prediction.step_seconds / gpus;
   prediction.model_tflops_per_gpu = flops / 1e12;
   prediction.peak = product_peak(cluster.gpu, precision_recipe(of.config().mixed_precision));
   prediction.mfu = prediction.model_tflops_per_gpu / prediction.peak.tflops;
   prediction.capacity_bytes = capacity_bytes(cluster, settings);
-  double offloaded = 0;
-  for (const StagePrediction& stage : prediction.stages)
+  double peak = 0, offloaded = 0;
+  for (const StagePrediction& stage : prediction.stages) {
+    peak = std::max(peak, static_cast<double>(stage.run.peak.bytes));
     offloaded = std::max(offloaded, static_cast<double>(stage.run.offload.most_bytes));
+  }
   prediction.host_bytes = host_bytes(cluster, of.config(), offloaded);
   prediction.host_capacity_bytes = cluster.host_memory_bytes;
   prediction.fits = peak <= prediction.capacity_bytes && !prediction.host_is_full();
-  return prediction;
 }
 
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
                    const PredictionSettings& settings, int threads, const Deadline& deadline) {
-  StageRuns runs(setup, cluster, kept_for(settings));
   ThreadPool pool(threads);
+  if (auto prediction = predict_steady_rounds(setup, cluster, settings, pool, deadline))
+    return *std::move(prediction);
+  StageRuns runs(setup, cluster, kept_for(settings));
   const auto ends = run_stages(
       pool, {&runs}, [](const StageRuns&) { return true; }, deadline);
   if (ends.front().refused) throw ConfigError(*ends.front().refused);

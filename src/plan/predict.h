@@ -82,8 +82,13 @@ double host_bytes(const Cluster& cluster, const RunConfig& config, double bytes)
 /// Bytes of a rank's memory that a run can use.
 double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings);
 
-/// Makes the dry runs on so many threads. ConfigError if the cluster's GPU has no kernels of ours,
-/// or the trainer refuses the run; DeadlineError soon after `deadline` has passed.
+/// Adds what follows from the dry runs and the times of the stages: rates, and whether it fits.
+void add_rates(const StageRuns& of, const Cluster& cluster, const PredictionSettings& settings,
+               Prediction& prediction);
+
+/// Makes the dry runs on so many threads; of a step of very many micro-batches those of shorter
+/// ones, where that gives the same (plan/steady_rounds.h). ConfigError if the cluster's GPU has no
+/// kernels of ours, or the trainer refuses the run; DeadlineError soon after `deadline` has passed.
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
                    const PredictionSettings& settings = {}, int threads = 1,
                    const Deadline& deadline = {});

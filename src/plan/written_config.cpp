@@ -16,12 +16,9 @@ bool names_data(const ConfigOutcome& outcome) {
   });
 }
 
-/// Fields that a layout sets to null where it does not use them, which is their default.
-bool says_nothing(const std::string& name, const Value& value) {
-  return value.is_null() &&
-         (name == "model.virtual_pipeline_model_parallel_size" ||
-          name == "model.recompute_granularity" || name == "model.recompute_method" ||
-          name == "model.recompute_num_layers");
+/// A layout sets fields to null that it does not use, which is their default.
+bool says_nothing(const Field& field, const Value& value) {
+  return value.is_null() && field.default_value.is_null();
 }
 
 }  // namespace
@@ -33,7 +30,8 @@ std::string written_config(const PlanRequest& request, const Layout& layout,
   overrides.insert(overrides.end(), fields.begin(), fields.end());
   RunConfig config;
   Problems problems;
-  ConfigOutcome outcome = read_config(run_schema(config), {request.file, overrides}, problems);
+  const Schema schema = run_schema(config);
+  ConfigOutcome outcome = read_config(schema, {request.file, overrides}, problems);
   problems.throw_if_any();
   std::string text;
   for (const std::string& line : comment) text += "# " + line + "\n";
@@ -49,7 +47,7 @@ std::string written_config(const PlanRequest& request, const Layout& layout,
     outcome.given["dist.nvlink_domain_size"] = Value::of_scalar(std::to_string(*domain));
   std::string section;
   for (const auto& [name, value] : outcome.given) {  // sorted by name, so by section
-    if (says_nothing(name, value)) continue;
+    if (says_nothing(*schema.find(name), value)) continue;
     const size_t dot = name.find('.');
     if (name.substr(0, dot) != section) {
       section = name.substr(0, dot);

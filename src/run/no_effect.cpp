@@ -36,7 +36,10 @@ class Alternatives {
   /// Why the field does nothing, by its own declaration; "" where it acts.
   std::string idle_reason(const std::string& name) {
     restore();
-    return schema_.find(name)->idle_reason();
+    const Field& field = *schema_.find(name);
+    if (config_.dist.simulated() && field.needs_values())
+      return "dist.device = sim: nothing is computed, read or saved";
+    return field.idle_reason();
   }
 
   /// A name whose values that ask for nothing are accepted; no setting of the configuration.
@@ -75,7 +78,6 @@ class Alternatives {
 /// The first rule that says why the field does nothing.
 std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
                       const std::string& name, Alternatives& alternatives) {
-  if (std::string reason = idle_in_virtual_time(config, name); !reason.empty()) return reason;
   if (std::string reason = alternatives.idle_reason(name); !reason.empty()) return reason;
   for (const Topic& topic : topics()) {
     for (const NoEffectRule& rule : topic.idle) {

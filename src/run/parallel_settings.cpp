@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "ops/cuda/product_layout.h"
 #include "precision/recipe.h"
 #include "run/run_length.h"
 #include "run/symmetric_memory.h"
@@ -75,13 +76,19 @@ OverlapConditions overlap_conditions(const RunConfig& config) {
     features = std::gcd(features, latent.q_lora_rank.value_or(std::nullopt).value_or(0));
     features = std::gcd(features, latent.kv_lora_rank.value_or(0));
   }
-  return {config.parallel.tensor_model_parallel_size,
-          features,
-          waits,
-          products.any(),
-          products.rows_of_weight(),
-          tells_kernels(config),
-          wants_symmetric_memory(config)};
+  const bool on_gpu = tells_kernels(config);
+  OverlapConditions conditions{config.parallel.tensor_model_parallel_size,
+                               features,
+                               waits,
+                               products.any(),
+                               products.rows_of_weight(),
+                               on_gpu,
+                               wants_symmetric_memory(config)};
+  if (on_gpu && products.any() && conditions.group < cuda::kQuantizedColumns) {
+    conditions.group = cuda::kQuantizedColumns;
+    conditions.group_text = "as products of quantized operands on a GPU need";
+  }
+  return conditions;
 }
 
 GemmOverlapTable gemm_overlap(const RunConfig& config, Problems& problems,

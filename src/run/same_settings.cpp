@@ -10,17 +10,20 @@
 namespace viaduct {
 namespace {
 
-constexpr std::string_view kMayDiffer[] = {"dist.threads_per_rank"};
-
 using Settings = std::map<std::string, std::string>;
 
+/// Those that all ranks have alike.
 Settings settings_of(const std::string& yaml) {
   Settings settings;
   for (const auto& [section, fields] : parse_yaml(yaml, "resolved configuration").entries) {
     for (const auto& [name, value] : fields.entries)
       settings[section + "." + name] = to_flow_yaml(value);
   }
-  for (const std::string_view name : kMayDiffer) settings.erase(std::string(name));
+  RunConfig config;
+  const Schema schema = run_schema(config);
+  for (const FieldGroup& group : schema.groups())
+    for (const Field& field : group.fields())
+      if (field.differs_by_rank) settings.erase(field.full_name());
   return settings;
 }
 

@@ -36,6 +36,7 @@
 #include "run/peft_export.h"
 #include "run/resolved_run.h"
 #include "run/resume_rules.h"
+#include "run/rules/muon_boxes.h"
 #include "run/sentinel_tokens.h"
 #include "run/unusual_settings.h"
 #include "run/vision_support.h"
@@ -217,6 +218,7 @@ void check_fit(const RunSetup& setup) {
   if (validation.sample_prompts && !setup.tokenizer)
     problems.add("validation.sample_prompts: {} needs a tokenizer (tokenizer.tokenizer_model)",
                  *validation.sample_prompts);
+  if (config.peft.any()) validate_muon_boxes(config, problems);  // adapters are resolved
   check_name_patterns(config, setup.model, problems);
   validate_vision(config, setup.model, problems);
   if (setup.model.vision.any() && setup.pretrained && !setup.new_rows.empty())

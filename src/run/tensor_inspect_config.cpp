@@ -4,7 +4,7 @@ namespace viaduct {
 
 FieldGroup tensor_inspect_fields(TensorInspectConfig& config) {
   FieldGroup group("tensor_inspect", "Statistics of quantized tensors.");
-  group.on_resume(resume::free);
+  group.on_resume(resume::free).of_values();
   group.field("enabled", config.enabled,
               "Each quantized operand is compared with its matrix: largest magnitude, shares of "
               "elements that became 0 or were saturated, relative error, scale; in metrics.jsonl "

@@ -65,7 +65,7 @@ FieldGroup train_fields(TrainConfig& config) {
       .in("rows")
       .alias("recipe.data.micro_batch_size")
       .on_resume(resume::free);
-  group.on_resume(resume::free);  // what follows says when a run stops
+  group.on_resume(resume::free).of_values();  // what follows says when a run stops
   group
       .field("exit_interval", config.exit_interval,
              "Stop, with a checkpoint, at the next step that this divides.")
@@ -131,7 +131,7 @@ FieldGroup train_fields(TrainConfig& config) {
 
 FieldGroup validation_fields(ValidationConfig& config) {
   FieldGroup group("validation", "Evaluation during training.");
-  group.on_resume(resume::free);
+  group.on_resume(resume::free).of_values();
   group.field("eval_interval", config.eval_interval, "Steps between evaluations.")
       .range(1)
       .in("steps")
@@ -177,15 +177,17 @@ FieldGroup validation_fields(ValidationConfig& config) {
 
 FieldGroup logger_fields(LoggerConfig& config) {
   FieldGroup group("logger", "What a run reports, and where.");
-  group.on_resume(resume::free);
+  group.on_resume(resume::free).of_values();
   group.field("log_interval", config.log_interval, "Steps between lines of metrics.")
       .range(1)
-      .in("steps");
+      .in("steps")
+      .in_virtual_time();
   group
       .field("log_throughput", config.log_throughput,
              "Metrics include samples/s, tokens/s, TFLOP/s and MFU; false: they do not, and no "
              "peak is measured.")
-      .constraint("needed by flops=full");
+      .constraint("needed by flops=full")
+      .in_virtual_time();
   group
       .field("timing_log_level", config.timing_log_level,
              "Timers of a logged step in its metrics, in seconds: minimum, mean and maximum over "
@@ -209,18 +211,22 @@ FieldGroup logger_fields(LoggerConfig& config) {
              "load, entropy of the load, dropped share, losses.")
       .alias("TransformerConfig.moe_per_layer_logging")
       .constraint("needs experts and tensorboard_dir");
-  group.field(
-      "tensorboard_dir", config.tensorboard_dir,
-      "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: none.");
-  group.field("flops", config.flops,
-              "FLOPs shown: `model` counts causal attention half, `full` adds the uncausal count "
-              "beside it.");
+  group
+      .field("tensorboard_dir", config.tensorboard_dir,
+             "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: "
+             "none.")
+      .in_virtual_time();
+  group
+      .field("flops", config.flops,
+             "FLOPs shown: `model` counts causal attention half, `full` adds the uncausal count "
+             "beside it.")
+      .in_virtual_time();
   return group;
 }
 
 FieldGroup profiling_fields(ProfilingConfig& config) {
   FieldGroup group("profiling", "Traces, memory histories, and the window of Nsight Systems.");
-  group.on_resume(resume::free);
+  group.on_resume(resume::free).of_values();
   group
       .field("use_nsys_profiler", config.use_nsys_profiler,
              "With dist.device=cuda: a profiler that watches the process records the chosen steps "
@@ -273,7 +279,7 @@ FieldGroup profiling_fields(ProfilingConfig& config) {
 
 FieldGroup rng_fields(RngConfig& config) {
   FieldGroup group("rng", "Random numbers of initialization and dropout.");
-  group.on_resume(resume::free);
+  group.on_resume(resume::free).of_values();
   group
       .field("seed", config.seed,
              "Seed of every random number but the data order (dataset.random_seed).")

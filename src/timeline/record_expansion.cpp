@@ -25,20 +25,50 @@ RecordExpansion::RecordExpansion(const StepRecord& record, const ActionLog& log)
   }
 }
 
+RecordExpansion::Held RecordExpansion::held_by(const ActionRecord& action) const {
+  Held held;
+  for (int64_t position = action.begin; position < action.end; ++position) {
+    held.added += added_at(position);
+    if (held.added > held.most) held.most = held.added, held.most_at = position;
+  }
+  return held;
+}
+
 StepRecord::Peak RecordExpansion::peak() const {
   StepRecord::Peak peak;
-  int64_t bytes = 0, events = 0, peak_event = -1;
-  for_each([&](const ExpandedEvent& e) {
-    const int64_t sign = taken_at(e);
-    if (sign != 0) bytes += sign * allocation_of(e).bytes;
-    if (bytes > peak.bytes) peak.bytes = bytes, peak.at = e.at, peak_event = events;
-    ++events;
-  });
-  std::vector<int64_t> held(record_.allocations().size());  // how many of each, instances included
-  events = 0;
-  for_each([&](const ExpandedEvent& e) {
-    if (events++ <= peak_event && taken_at(e) != 0)
-      held[static_cast<size_t>(e.event.index)] += taken_at(e);
+  std::map<const ActionRecord*, Held> held_by_actions;  // that stand for others
+  for (const Instance& one : instances_)
+    if (const auto [action, is_new] = held_by_actions.try_emplace(one.recorded_as); is_new)
+      action->second = held_by(*one.recorded_as);
+  int64_t bytes = 0, most_at = -1;
+  const Instance* within = nullptr;  // the instance of the peak; null: none
+  const auto reach = [&](int64_t most, int64_t at, int64_t position, const Instance* instance) {
+    if (most <= peak.bytes) return;
+    peak.bytes = most, peak.at = at, most_at = position, within = instance;
+  };
+  auto next = instances_.begin();
+  for (int64_t at = 0; at < static_cast<int64_t>(events_.size()); ++at) {
+    for (; next != instances_.end() && next->instance->begin == at; ++next) {
+      const Held& held = held_by_actions.at(next->recorded_as);
+      reach(bytes + held.most, at, held.most_at, &*next);
+      bytes += held.added;
+    }
+    bytes += added_at(at);
+    reach(bytes, at, at, nullptr);
+  }
+  if (peak.bytes == 0) return peak;
+  // What happened until then, the event at the peak included.
+  Counts counts(events_.size());
+  counts.add(0, within == nullptr ? most_at + 1 : peak.at);
+  if (within != nullptr) counts.add(within->recorded_as->begin, most_at + 1);
+  for (const Instance& one : instances_) {
+    if (&one == within || one.instance->begin > peak.at) break;
+    counts.add(one);
+  }
+  std::vector<int64_t> held(record_.allocations().size());  // how many of each
+  counts.for_each([&](int64_t position, int64_t times) {
+    if (const int64_t sign = sign_of(event(position)); sign != 0)
+      held[static_cast<size_t>(event(position).index)] += sign * times;
   });
   for (size_t i = 0; i < held.size(); ++i) {
     const AllocationRecord& a = record_.allocations()[i];

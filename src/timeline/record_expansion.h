@@ -1,6 +1,6 @@
 #pragma once
 // Presents a record whose log has instances as if they had run: event by event in the order of
-// time.
+// time. Sums and the peak look at each event of the record once, however many instances it has.
 
 #include <cstdint>
 #include <optional>
@@ -49,6 +49,17 @@ class RecordExpansion {
     }
   }
 
+  /// The events that happen at the positions [begin, end) (`ExpandedEvent::at`), each of the record
+  /// once, with the number of times that it does.
+  template <class F>
+  void for_each_repeated(int64_t begin, int64_t end, F&& f) const {
+    Counts counts(events_.size());
+    counts.add(begin, end);
+    for (const Instance& one : instances_)
+      if (one.instance->begin >= begin && one.instance->begin < end) counts.add(one);
+    counts.for_each([&](int64_t position, int64_t times) { f(event(position), times); });
+  }
+
   const StepRecord& record() const { return record_; }
   /// As StepRecord::peak of the expanded record; `at` is a position of the record itself.
   StepRecord::Peak peak() const;
@@ -58,15 +69,45 @@ class RecordExpansion {
     const ActionRecord* instance = nullptr;
     const ActionRecord* recorded_as = nullptr;
   };
+  /// How often the events of the record happen, by position.
+  class Counts {
+   public:
+    explicit Counts(size_t events) : changes_(events + 1) {}
+    /// Once more at the positions [begin, end).
+    void add(int64_t begin, int64_t end) {
+      ++changes_[static_cast<size_t>(begin)];
+      --changes_[static_cast<size_t>(end)];
+    }
+    void add(const Instance& one) { add(one.recorded_as->begin, one.recorded_as->end); }
+    /// `f` of each position that happens, and how often.
+    template <class F>
+    void for_each(F&& f) const {
+      int64_t times = 0;
+      for (size_t at = 0; at + 1 < changes_.size(); ++at)
+        if ((times += changes_[at]) > 0) f(static_cast<int64_t>(at), times);
+    }
+
+   private:
+    std::vector<int64_t> changes_;  // from the position before
+  };
+  /// What an action adds to the bytes that are held, and the most that it adds meanwhile.
+  struct Held {
+    int64_t added = 0, most = 0;
+    int64_t most_at = -1;  // the first position that has it
+  };
+  Held held_by(const ActionRecord& action) const;
   const RecordEvent& event(int64_t position) const {
     return events_[static_cast<size_t>(position)];
   }
   /// 1 where memory is allocated, −1 where it is freed, 0 elsewhere.
-  static int64_t taken_at(const ExpandedEvent& e) {
-    return (e.event.kind == RecordEventKind::allocate) - (e.event.kind == RecordEventKind::release);
+  static int64_t sign_of(const RecordEvent& event) {
+    return (event.kind == RecordEventKind::allocate) - (event.kind == RecordEventKind::release);
   }
-  const AllocationRecord& allocation_of(const ExpandedEvent& e) const {
-    return record_.allocations()[static_cast<size_t>(e.event.index)];
+  /// Bytes that are allocated at a position.
+  int64_t added_at(int64_t position) const {
+    const int64_t sign = sign_of(event(position));
+    if (sign == 0) return 0;
+    return sign * record_.allocations()[static_cast<size_t>(event(position).index)].bytes;
   }
 
   const StepRecord& record_;

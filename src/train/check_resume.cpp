@@ -161,12 +161,10 @@ void compare_order(const RunConfig& then, const RunConfig& now, const Checkpoint
 }
 
 /// Whether the files of peft.adapter say it in both runs: the checkpoint's are compared with them
-/// (train/base_model.h).
-bool both_from_files(const std::string& name, const RunConfig& then, const RunConfig& now) {
-  constexpr std::string_view kHere[] = {"peft.adapter", "peft.lora_plus_ratio",
-                                        "peft.dropout_position", "peft.base_format"};
-  return then.peft.adapter && now.peft.adapter && name.starts_with("peft.") &&
-         std::ranges::find(kHere, name) == std::end(kHere);
+/// (train/base_model.h). They say the kind as well, which a configuration may repeat.
+bool both_from_files(const Field& field, const RunConfig& then, const RunConfig& now) {
+  if (!then.peft.adapter || !now.peft.adapter) return false;
+  return field.full_name() == "peft.scheme" || field.idle_reason() == kSaidByAdapter;
 }
 
 void compare_settings(const RunConfig& config, const ModelConfig& model,
@@ -186,7 +184,7 @@ void compare_settings(const RunConfig& config, const ModelConfig& model,
       const std::string name = field.full_name();
       if (!field.current || !said.is_given(name)) continue;
       const Value before = old_schema.find(name)->current(), current = field.current();
-      if (same_value(before, current) || both_from_files(name, then, now) || same.contains(name))
+      if (same_value(before, current) || both_from_files(field, then, now) || same.contains(name))
         continue;
       const std::string difference =
           fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current));

@@ -154,12 +154,10 @@ ProductLayout product_layout(const GemmArgs& args, CudaTarget target) {
   int64_t rows = layout.rows;
   if (narrow) {
     check_quantization(args.quantization, target);
-    VIADUCT_CHECK(DeviceError,
-                  layout.columns * dtype_bytes(args.c.dtype()) % kRowBytes == 0 &&
-                      layout.columns % kRowBytes == 0,
+    VIADUCT_CHECK(DeviceError, layout.columns % kQuantizedColumns == 0,
                   "gemm: products of quantized operands on cuda:{} have a multiple of {} columns, "
                   "got {} as a product of {} and {}",
-                  cuda_target_name(target), kRowBytes, layout.columns, describe(args.a),
+                  cuda_target_name(target), kQuantizedColumns, layout.columns, describe(args.a),
                   describe(args.b));
     layout.contracted = rounded_up(
         layout.contracted,

@@ -28,6 +28,10 @@ inline constexpr int64_t kProductWorkspace = int64_t{32} << 20;
 /// The part of it that remains after aligning its start to 256 bytes.
 inline constexpr int64_t kLibraryWorkspace = kProductWorkspace - 256;
 
+/// Products of quantized operands have a multiple of this many columns: a row of them in 8 bits is
+/// 16 bytes.
+inline constexpr int64_t kQuantizedColumns = 16;
+
 /// Groups of elements that share a scale, as the library orders them.
 enum class LibraryScales : uint8_t {
   none,

@@ -38,7 +38,6 @@ Topic checkpoints_topic() {
   std::vector<NoEffectRule> idle{
       {{"checkpoint.keep_best"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (std::string reason = computes_nothing(c); !reason.empty()) return reason;
          if (c.train.skip_train) return std::string("train.skip_train = true: nothing is saved");
          return reason_if(!c.checkpoint.save && !c.train.early_stopping_patience,
                           "checkpoint.save is null: nothing is saved");

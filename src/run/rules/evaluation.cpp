@@ -81,7 +81,6 @@ std::string no_validation_data(const RunConfig& c, const ConfigOutcome&) {
 
 Topic evaluation_topic() {
   std::vector<NoEffectRule> idle{
-      {{"validation.tasks", "validation.sample_prompts"}, computes_nothing},
       {{"validation.eval_iters", "validation.full_validation"},
        [](const RunConfig& c, const ConfigOutcome& outcome) {
          return c.validation.evaluates() ? no_validation_data(c, outcome) : std::string();
@@ -94,7 +93,6 @@ Topic evaluation_topic() {
        }},
       {{"train.early_stopping_patience"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (std::string reason = computes_nothing(c); !reason.empty()) return reason;
          return reason_if(c.train.skip_train, "train.skip_train = true: nothing is trained");
        }},
   };

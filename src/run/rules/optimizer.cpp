@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "optim/schedules.h"
+#include "run/rules/muon_boxes.h"
 #include "run/rules/rules.h"
 #include "run/run_length.h"
 
@@ -146,6 +147,7 @@ void refuse_optimizer(const RunConfig& config, const ConfigOutcome&, Problems& p
     problems.add("optimizer.optimizer: {} has FP32 arithmetic, but mixed_precision.recipe = fp64",
                  choice_name(optimizer.optimizer));
   }
+  validate_muon_boxes(config, problems);
   validate_schedule_in_rows(config, problems);
   validate_decoupled_rate(optimizer, scheduler, problems);
   if (scheduler.lr_decay_style == DecayStyle::warmup_stable_decay &&

@@ -71,8 +71,4 @@ std::string without_gpu(const RunConfig& config, std::string_view lacks) {
                    fmt::format("{} {}", stated("dist.device", config.dist.device_kind()), lacks));
 }
 
-std::string computes_nothing(const RunConfig& config, const ConfigOutcome&) {
-  return reason_if(config.dist.simulated(), "dist.device = sim computes nothing");
-}
-
 }  // namespace viaduct

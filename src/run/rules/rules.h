@@ -68,11 +68,5 @@ std::string one_stage(const RunConfig& config, const ConfigOutcome& = {});
 std::string one_document_rank(const RunConfig& config, std::string_view then);
 /// The device is another one than cuda, which `lacks` what is asked for.
 std::string without_gpu(const RunConfig& config, std::string_view lacks);
-/// The run is in virtual time.
-std::string computes_nothing(const RunConfig& config, const ConfigOutcome& = {});
-
-/// Why a field that is about computing, reading data or saving does nothing in virtual time: it is
-/// asked before all others (simulation.cpp).
-std::string idle_in_virtual_time(const RunConfig& config, std::string_view field);
 
 }  // namespace viaduct

@@ -46,5 +46,21 @@ TEST(IdleRule, OfAGroupHoldsForTheFieldsBehindIt) {
   EXPECT_EQ(group.fields()[2].idle_reason(), "no paint");
 }
 
+TEST(IdleRule, OfValuesAreTheFieldsThatAGroupDeclaresSo) {
+  Paint paint;
+  FieldGroup group("paint", "");
+  group.field("inside", paint.inside, "Walls.");
+  group.field("primer", paint.primer, "Below.").of_values();
+  group.of_values();
+  group.field("varnish", paint.varnish, "Over paint.").in_virtual_time();
+  group.field("coats", paint.coats, "Of paint.").of_values([&paint] { return paint.primer; });
+  EXPECT_FALSE(group.fields()[0].needs_values());
+  EXPECT_TRUE(group.fields()[1].needs_values());
+  EXPECT_FALSE(group.fields()[2].needs_values());
+  EXPECT_TRUE(group.fields()[3].needs_values());
+  paint.primer = true;
+  EXPECT_FALSE(group.fields()[3].needs_values());
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -69,6 +69,19 @@ TEST(AdapterRules, OfAdaptersOnRandomWeightsTheSettingIsNamed) {
       Contains(HasSubstr("peft.adapter: the adapters are on random weights")));
 }
 
+TEST(AdapterRules, MuonNeedsEqualBoxesOfWhatAdaptersTrain) {
+  const auto setup = [](const Overrides& more) {
+    return setup_of(tiny_run("phi3") +
+                    Overrides{"model.num_attention_heads=4", "model.num_query_groups=2",
+                              "dist.ranks=4", "model.tensor_model_parallel_size=4",
+                              "optimizer.optimizer=muon", "peft.scheme=lora", "peft.dim=4"} +
+                    more);
+  };
+  EXPECT_THAT([&] { setup({"peft.target_modules=[qkv_proj]"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("muon makes whole matrices of equal boxes")));
+  EXPECT_NO_THROW(setup({"peft.target_modules=[o_proj]"}));
+}
+
 TEST(AdapterRules, FilesOfAnAdapterTakeThePlaceOfSettings) {
   const std::filesystem::path golden = test::test_data("golden");
   const auto setup = [&](const Overrides& more) {

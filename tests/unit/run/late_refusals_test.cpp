@@ -51,5 +51,35 @@ TEST(LateRefusals, WeightDecayThatGrowsNeedsAStyle) {
       testing::IsEmpty());
 }
 
+// Key-value heads that ranks share are repeated, so that a matrix of queries, keys and values has
+// no equal boxes (phi3); where each has a matrix of its own, Muon finds them (llama).
+TEST(LateRefusals, MuonNeedsEqualBoxesOfAMatrix) {
+  const std::string muon = "optimizer.optimizer=muon", phi3 = "model.family=phi3";
+  EXPECT_ONE(
+      "optimizer.optimizer: muon makes whole matrices of equal boxes on tensor ranks, and 8 ranks "
+      "(model.tensor_model_parallel_size) have no such boxes of "
+      "model.layers.{}.self_attn.qkv_proj, queries, keys and values with 4 key-value heads "
+      "(model.num_query_groups); nearest: tensor_model_parallel_size=4, or optimizer=adam",
+      muon, phi3, tp(8));
+  EXPECT_GOOD(muon, phi3, tp(4));
+  EXPECT_GOOD(phi3, tp(8));
+  EXPECT_GOOD(muon, "model.family=llama", tp(8));
+}
+
+TEST(LateRefusals, ChunksOfQuantizedProductsAreMultiplesOfWhatAGpuReads) {
+  const auto problems = [](const std::string& device, const std::string& splits) {
+    return validated({"mixed_precision=fp16_mixed", "mixed_precision.fp8=hybrid", tp(2),
+                      "model.sequence_parallel=true", "comm_overlap.tp_comm_overlap=true", device,
+                      "dist.cluster=dgx-b200", "comm_overlap.num_splits=" + splits})
+        .problems;
+  };
+  EXPECT_THAT(problems("dist.device=sim", "4"), testing::IsEmpty());
+  EXPECT_THAT(problems("dist.device=sim", "8"),
+              testing::Contains(HasSubstr(
+                  "num_splits: 8 does not divide the 64 output features into multiples of 16, as "
+                  "products of quantized operands on a GPU need; nearest: 4")));
+  EXPECT_THAT(problems("dist.device=cpu", "8"), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -39,6 +39,44 @@ TEST(NoEffect, WhatIsNotImplementedIsNotAsked) {
               Contains(AllOf(HasSubstr("dataset.random_seed"), HasSubstr("dist.device = sim"))));
 }
 
+TEST(NoEffect, InVirtualTimeFieldsOfValuesDoNothing) {
+  const auto is_said = [](const std::string& setting) {
+    const auto of_field =
+        AllOf(HasSubstr(setting.substr(0, setting.find('='))),
+              HasSubstr("no effect here: dist.device = sim: nothing is computed, read or saved"));
+    return testing::Matches(Contains(of_field))(
+        notes({"dist.device=sim", "dist.cluster=dgx-h100", setting}));
+  };
+  for (const char* of_values :
+       {"train.exit_interval=3", "train.exit_signals=[SIGUSR1]", "dist.threads_per_rank=3",
+        "dist.distributed_timeout_minutes=3", "checkpoint.load_rng=false",
+        "dataset.fim_spm_rate=0.25", "dataset.split=[1,1,1]", "dataset.packing_split=true",
+        "dataset.short_sequence_probability=0.5", "logger.timing_log_level=1",
+        "validation.eval_interval=7", "profiling.record_shapes=true", "rng.seed=7",
+        "tensor_inspect.interval=7"}) {
+    EXPECT_TRUE(is_said(of_values)) << of_values;
+  }
+  for (const char* acts :
+       {"train.global_batch_size=8", "dist.nvlink_domain_size=1", "dataset.sequence_length=32",
+        "logger.log_interval=7", "logger.log_throughput=false"}) {
+    EXPECT_FALSE(is_said(acts)) << acts;
+  }
+}
+
+TEST(NoEffect, ConversationsGiveRowsTheirDocumentsInVirtualTime) {
+  RunConfig config;
+  const Schema schema = run_schema(config);
+  const auto needs_values = [&](const char* name) { return schema.find(name)->needs_values(); };
+  for (const bool conversations : {false, true}) {
+    config.dataset.packing.conversations = conversations;
+    for (const char* name : {"dataset.blend", "dataset.blend_per_split", "dataset.split",
+                             "dataset.packed_sequence_size", "dataset.packing_algorithm"})
+      EXPECT_EQ(needs_values(name), !conversations) << name;
+    EXPECT_TRUE(needs_values("dataset.pad_cu_seqlens"));
+    EXPECT_FALSE(needs_values("dataset.sequence_length"));
+  }
+}
+
 TEST(NoEffect, APlainRunSaysNothing) {
   EXPECT_THAT(notes({"validation.eval_iters=1"}), IsEmpty());
 }

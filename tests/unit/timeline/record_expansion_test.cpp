@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "timeline/repeats.h"
 
 namespace viaduct {
@@ -119,6 +121,64 @@ TEST(RecordExpansion, InstancesTakeTheirPlaceAndTheirNumbers) {
   EXPECT_EQ(expansion.peak().bytes, 61);
   EXPECT_EQ(expansion.peak().bytes_by_tag, all.record.peak().bytes_by_tag);
   EXPECT_EQ(all.record.peak().bytes, 61);
+}
+
+using Counts = std::map<std::pair<RecordEventKind, int64_t>, int64_t>;
+
+/// How often each entry begins or ends at positions of the record, event by event.
+Counts walked(const RecordExpansion& all, int64_t begin, int64_t end) {
+  Counts counts;
+  all.for_each([&](const ExpandedEvent& e) {
+    if (e.at >= begin && e.at < end) ++counts[{e.event.kind, e.event.index}];
+  });
+  return counts;
+}
+
+TEST(RecordExpansion, CountsAreThoseOfAWalk) {
+  Steps steps;
+  steps.run_step();
+  const int64_t between = steps.record().position();
+  steps.run_step();
+  const RecordExpansion all(steps.record(), steps.log());
+  const int64_t end = steps.record().position();
+  for (const auto& [from, to] : {std::pair{int64_t{0}, end}, {between, end}, {0, between + 9}}) {
+    Counts counts;
+    all.for_each_repeated(from, to, [&](const RecordEvent& event, int64_t times) {
+      counts[{event.kind, event.index}] += times;
+    });
+    EXPECT_EQ(counts, walked(all, from, to)) << from << " to " << to;
+  }
+}
+
+// Each keeps 10 bytes and needs 5 more meanwhile; the last one needs 4 alone.
+TEST(RecordExpansion, ThePeakMayBeInAnInstance) {
+  StepRecord record;
+  record.set_timed(false);
+  record.set_with_stream_calls(true);
+  ActionLog log(1);
+  log[0].alike = {{1, 2}};
+  int64_t id = 0;
+  for (int64_t i = 0; i < 6; ++i) {
+    const bool instance = i == 3 || i == 4;
+    const int64_t begin = record.position();
+    if (!instance) {
+      record.allocate(id++, i < 5 ? 10 : 4, "saved");
+      if (i < 5) {
+        record.allocate(id, 5, "workspace");
+        record.release(id++, 5, "workspace");
+      } else {
+        record.release(id - 1, 4, "saved");
+      }
+    }
+    log[0].actions.push_back({i, instance ? 2 : i, 0, begin, record.position(), 0, 0});
+  }
+  const RecordExpansion all(record, log);
+  const StepRecord::Peak peak = all.peak(), whole = expanded(all).record.peak();
+  EXPECT_EQ(peak.bytes, 55);
+  EXPECT_EQ(peak.bytes, whole.bytes);
+  EXPECT_EQ(peak.bytes_by_tag, whole.bytes_by_tag);
+  EXPECT_EQ(peak.bytes_by_tag, (std::map<std::string, int64_t>{{"saved", 50}, {"workspace", 5}}));
+  EXPECT_EQ(peak.at, 9) << "the fifth one stands before the sixth";
 }
 
 TEST(RecordExpansion, WithoutInstancesItIsTheRecord) {
