@@ -59,7 +59,9 @@ OverrideScope scope() {
 
 int run(Arguments& arguments) {
   scope().check(arguments.overrides);
-  LoadedRunConfig loaded = load_run_config({}, arguments.overrides);
+  RunConfig defaults;  // the folder says what the layout must fit
+  defaults.checkpoint.pretrained_checkpoint = arguments.settings.from.string();
+  LoadedRunConfig loaded = load_run_config({}, arguments.overrides, defaults);
   VIADUCT_CHECK(ConfigError, arguments.overrides.empty() || loaded.config.dist.ranks > 1,
                 "viaduct convert: the overrides say how a checkpoint is cut into shards, which "
                 "needs dist.ranks above 1; without them it has one shard");
@@ -77,8 +79,9 @@ int run(Arguments& arguments) {
         NewTokensRequest{arguments.new_tokens, all ? NewRowStart::all : NewRowStart::pieces};
   }
   if (loaded.config.dist.ranks > 1) {
-    arguments.settings.plan =
-        checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
+    ModelFolder from = resolve_model_folder(arguments.settings.from);
+    from.images = ImageLayers::read;  // a checkpoint keeps them
+    arguments.settings.plan = checkpoint_shards(from, std::move(loaded));
   }
   const Converted result = convert_model(arguments.settings);
   for (const std::string& note : result.notes) log_warning("{}", note);

@@ -86,7 +86,8 @@ std::string mesh_text(const Mesh& mesh) {
   std::string text = fmt::format("tp {}, cp {}, dp {}, pp {}", mesh.size(Axis::tp),
                                  mesh.size(Axis::cp), mesh.size(Axis::dp), mesh.size(Axis::pp));
   if (mesh.is_split())
-    text += fmt::format(" of which {} have tp {}", mesh.front_stages(), mesh.front_tp());
+    text += fmt::format(" of which {} {} tp {}", mesh.front_stages(),
+                        mesh.front_stages() == 1 ? "has" : "have", mesh.front_tp());
   if (cuts_experts(mesh)) {
     text += fmt::format(", ep {}, tp of experts {}", mesh.size(Grid::expert, Axis::ep),
                         mesh.size(Grid::expert, Axis::tp));

@@ -11,6 +11,10 @@
 namespace viaduct::cli {
 
 OverrideScope generation_scope(std::string command) {
+  const char* const encoder =
+      "answers are made token by token, for which the encoder is on the decoder's first stage, "
+      "with "
+      "its tensor ranks; expected 0";
   return {std::move(command),
           {"dist",
            "mixed_precision",
@@ -31,7 +35,9 @@ OverrideScope generation_scope(std::string command) {
            "model.tensor_model_parallel_size",
            "model.virtual_pipeline_model_parallel_size",
            "peft.base_format",
-           "tokenizer.tokenizer_model"}};
+           "tokenizer.tokenizer_model"},
+          {{"model.encoder_pipeline_model_parallel_size", encoder},
+           {"model.encoder_tensor_model_parallel_size", encoder}}};
 }
 
 void add_sampling(CLI::App& app, GivenSampling& sampling, uint64_t& seed,

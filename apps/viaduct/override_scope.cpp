@@ -44,6 +44,12 @@ void OverrideScope::check(const std::vector<std::string>& overrides) const {
     const std::string name = meant(schema, text.substr(0, equals));
     if (name.empty() || contains(reads, name) || contains(reads, name.substr(0, name.find('.'))))
       continue;
+    const auto reason = reasons.find(name);
+    if (reason != reasons.end()) {
+      problems.add("override '{}': {} does not read {}: {}", text.substr(0, 100), command, name,
+                   reason->second);
+      continue;
+    }
     problems.add("override '{}': {} does not read {}; {}", text.substr(0, 100), command, name,
                  help());
   }

@@ -31,6 +31,7 @@
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
+#include "run/unplanned_causes.h"
 #include "standard_streams.h"
 #include "subcommands.h"
 #include "train/fit_micro_batch.h"
@@ -106,10 +107,7 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     say_text(memory_text(owners, memory.peak_bytes));
   }
   if (memory.unplanned_allocations > 0) {
-    std::string cause;
-    if (setup.model.moe.any()) cause = "experts that get more tokens than an even share";
-    if (setup.conversations || setup.config.dataset.reset_attention_mask)
-      cause += fmt::format("{}documents of other lengths", cause.empty() ? "" : ", ");
+    const std::string cause = unplanned_causes(setup);
     say("  {} of steps and evaluations had other sizes than the plan's{}; what found no room in "
         "its "
         "arena took {} beside it at most\n",

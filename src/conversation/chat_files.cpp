@@ -32,6 +32,11 @@ void check_settings(const ChatFilesSettings& settings) {
                 "standard input (-) can be read once, and is given more than once");
   VIADUCT_CHECK(ConfigError, !settings.max_length || *settings.max_length >= 1,
                 "a largest length of {} tokens, expected 1 or more", *settings.max_length);
+  VIADUCT_CHECK(
+      ConfigError, !settings.completions_apart || settings.train_on != TrainOn::all,
+      "--train-on all: the tokenizer's model has an encoder, which reads what is in front "
+      "of the learned tokens, and here that would be one token; expected completion, "
+      "assistant or last");
 }
 
 /// Both files of the dataset, and what they hold so far.

@@ -267,8 +267,8 @@ void LineRows::add_row(ChatRow row, size_t messages, const Conversation& convers
     }
   }
   const int64_t scored = row.scored();
-  // Nothing predicts the first token.
-  if (scored == 0 || (scored == 1 && row.mask.front() != 0)) {
+  // Nothing predicts the first token, but for the token that starts an answer of its own.
+  if (scored == 0 || (scored == 1 && row.mask.front() != 0 && !is_apart(conversation))) {
     ++result.counts.dropped;
     return;
   }

@@ -160,6 +160,13 @@ void ConversationDataset::get(int64_t row, Sample& sample) const {
     sample.cu_seqlens.resize(borders, static_cast<int32_t>(length));
 }
 
+bool ConversationDataset::scores_first(int64_t row) const {
+  const Part first = parts_of(stored_.get(), row).front();
+  int32_t scored = 0;
+  mask_.read(first.sequence, first.offset, {&scored, 1});
+  return scored != 0;
+}
+
 int64_t ConversationDataset::rows_per_epoch() const {
   const DocumentRange range = documents();
   int64_t left = 0, rows = 0;

@@ -65,6 +65,8 @@ class ConversationDataset final : public FileDataset {
   std::optional<int64_t> tokens_per_epoch() const override { return tokens_per_epoch_; }
 
   const ConversationIndex& index() const { return stored_.get(); }
+  /// Whether the mask names a row's first token, which no position of it predicts.
+  bool scores_first(int64_t row) const;
   /// Of the first epoch. Reads its part of the order, and a sample of the mask.
   ConversationUse use() const;
   int64_t rows_per_epoch() const override;

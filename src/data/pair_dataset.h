@@ -19,7 +19,8 @@ struct PairLengths {
   int64_t input = 0, answer = 0;
 };
 /// Calls `found` with the lengths of each pair of the range that has tokens; 0 of the answer: it
-/// has no learned token, and so there is none.
+/// has no learned token, and so there is none. 0 of the input: its first token is learned, and
+/// there is no end token.
 void for_each_pair(const IndexedDataset& dataset, const ScoreMask& mask, DocumentRange range,
                    std::optional<int32_t> end_token,
                    FunctionRef<void(const PairLengths& lengths)> found);
@@ -28,12 +29,14 @@ PairLengths longest_of_pairs(const std::string& prefix, std::optional<int32_t> e
 
 /// From a data set with a mask (data/score_mask.h), as `viaduct data chat` makes it of prompts and
 /// completions: tokens up to the first that is scored are the input, the others the answer, of
-/// which those that the mask names are scored. The decoder's row has the start token and the answer
-/// without its last token. Rows in the order of ConversationDataset, one pair each.
+/// which those that the mask names are scored. Where the first token is scored the input is empty,
+/// and the encoder's row has the end token alone. The decoder's row has the start token and the
+/// answer without its last token. Rows in the order of ConversationDataset, one pair each.
 class PairDataset final : public FileDataset {
  public:
   /// `length`: places of a row of the decoder. ConfigError if pairs of the range have a longer
-  /// input or answer, or none: how many, and the longest.
+  /// input or answer, or none: how many, and the longest. Also for the data of `viaduct data chat
+  /// --train-on all`, whose mask says of no answer where it begins.
   PairDataset(std::shared_ptr<const IndexedDataset> dataset,
               std::shared_ptr<const IndexedDataset> mask, Split split, DocumentRange range,
               std::optional<int64_t> num_samples, int64_t length, const PairSettings& settings,

@@ -44,7 +44,7 @@ void check_given_fields(const std::filesystem::path& data, const RunSetup& run) 
       fmt::join(given, ", "), data.string(), mask_prefix(data.string()));
 }
 
-TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
+void check_is_text_file(const std::filesystem::path& file) {
   std::error_code error;
   VIADUCT_CHECK(
       MissingPath, std::filesystem::is_regular_file(file, error),
@@ -52,6 +52,9 @@ TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
       "a file of this name nor {}.idx{}",
       file.string(), file.string(),
       std::filesystem::is_directory(file, error) ? folder_text(file) : nearest_path_text(file));
+}
+
+TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
   std::filesystem::path prefix = file;
   prefix.replace_extension();
   VIADUCT_CHECK(
@@ -103,6 +106,12 @@ EvaluationData conversation_data(const IndexedDataset& conversations, const RunS
 }
 
 EvaluationData text_data(const std::filesystem::path& data, const RunSetup& run, int64_t stride) {
+  const bool tokenized = is_data_set(data);
+  if (!tokenized) check_is_text_file(data);
+  VIADUCT_CHECK(ConfigError, !run.model.encoder.any(),
+                "--data {}: a text, but the model has an encoder, which is measured by pairs of "
+                "input and answer; expected a data set with a mask, as viaduct data chat makes it",
+                data.string());
   check_given_fields(data, run);
   const auto windows = [&](TokenStream stream) {
     const int64_t tokens = stream.size();
@@ -110,7 +119,7 @@ EvaluationData text_data(const std::filesystem::path& data, const RunSetup& run,
                               std::move(stream), run.config.model.seq_length.value(), stride),
                           .tokens = tokens};
   };
-  if (!is_data_set(data)) return windows(read_text(data, run));
+  if (!tokenized) return windows(read_text(data, run));
   auto dataset = std::make_shared<const IndexedDataset>(data);
   check_its_tokenizer(*dataset, run);
   EvaluationData read = windows(TokenStream(std::move(dataset)));

@@ -27,10 +27,6 @@ TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request) {
     evaluation.data = conversation_data(*conversations, run);
     return evaluation;
   }
-  VIADUCT_CHECK(ConfigError, !run.model.encoder.any(),
-                "--data {}: a text, but the model has an encoder, which is measured by pairs of "
-                "input and answer; expected a data set with a mask, as viaduct data chat makes it",
-                request.data.string());
   const int64_t length = run.config.model.seq_length.value();
   const int64_t stride = request.stride.value_or(length);
   VIADUCT_CHECK(ConfigError, stride >= 1 && stride <= length,

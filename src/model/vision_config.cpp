@@ -39,20 +39,23 @@ std::vector<std::string> vision_problems(const ModelConfig& config) {
     expect(v.pooled_side >= 1 && side % v.pooled_side == 0,
            fmt::format("{} patches of a side do not divide into {} squares", side, v.pooled_side));
   }
-  const auto refuse = [&](bool has, const char* field, std::string_view with = "images") {
+  const auto refuse = [&](bool has, const char* field, std::string_view expected,
+                          std::string_view with = "images") {
     if (has)
       problems.push_back(
-          fmt::format("model.{} is not implemented with {} (model.read_images)", field, with));
+          fmt::format("model.{} is not implemented with {} (model.read_images); expected {}, or "
+                      "model.read_images=false for its text model alone",
+                      field, with, expected));
   };
-  refuse(config.mtp_layers > 0, "mtp_num_layers");
-  refuse(config.encoder.any(), "encoder_num_layers");
+  refuse(config.mtp_layers > 0, "mtp_num_layers", "null");
+  refuse(config.encoder.any(), "encoder_num_layers", "0");
   if (v.sees_ahead) {
     constexpr std::string_view kAhead = "images that see tokens ahead of them, as in Gemma 3";
-    refuse(config.attention_dropout > 0, "attention_dropout", kAhead);
-    refuse(config.attention_softcap > 0, "attn_logit_softcapping", kAhead);
-    refuse(config.attention_sinks, "softmax_type", kAhead);
-    refuse(config.latent.any(), "multi_latent_attention", kAhead);
-    refuse(!config.chunks.empty(), "attention_chunk_size", kAhead);
+    refuse(config.attention_dropout > 0, "attention_dropout", "0", kAhead);
+    refuse(config.attention_softcap > 0, "attn_logit_softcapping", "null", kAhead);
+    refuse(config.attention_sinks, "softmax_type", "vanilla", kAhead);
+    refuse(config.latent.any(), "multi_latent_attention", "false", kAhead);
+    refuse(!config.chunks.empty(), "attention_chunk_size", "null", kAhead);
   }
   if (v.image_token < 0 || v.image_token >= config.vocabulary)
     problems.push_back(fmt::format("image_token_index: {} is outside of the vocabulary of {}",

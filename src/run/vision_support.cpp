@@ -19,6 +19,9 @@ namespace viaduct {
 
 namespace {
 
+constexpr std::string_view kImageModels = "for a model that reads images",
+                           kTextAlone = "model.read_images=false for its text model alone";
+
 /// What is cut over the tensor ranks.
 void validate_tensor_ranks(const VisionConfig& vision, int64_t text_hidden,
                            const ParallelConfig& parallel, Problems& problems) {
@@ -40,6 +43,16 @@ void validate_tensor_ranks(const VisionConfig& vision, int64_t text_hidden,
 
 }  // namespace
 
+void validate_image_products(const RunConfig& config, Problems& problems) {
+  const VisionFields& vision = config.model.vision;
+  if (!vision.folder_takes_images || !vision.read_images) return;
+  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
+  Refusals(problems, kImageModels, kTextAlone)
+      .expect(scaling == Scaling::none, "mixed_precision.recipe",
+              choice_name(config.mixed_precision.recipe),
+              "fp32, bf16_mixed or another recipe without quantized products");
+}
+
 void validate_vision(const RunConfig& config, const ModelConfig& model, Problems& problems) {
   const VisionConfig& vision = model.vision;
   if (!vision.any()) return;
@@ -54,8 +67,7 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
     problems.add_text(error.what());
   }
   validate_tensor_ranks(vision, model.hidden, config.parallel, problems);
-  Refusals refuse(problems, "for a model that reads images",
-                  "model.read_images=false for its text model alone");
+  Refusals refuse(problems, kImageModels, kTextAlone);
   const ParallelConfig& parallel = config.parallel;
   if (parallel.context_parallel_size > 1 && vision.sees_ahead) {
     const auto& types = config.context_parallel.cp_comm_type.values();
@@ -78,10 +90,6 @@ void validate_vision(const RunConfig& config, const ModelConfig& model, Problems
                 config.validation.sample_prompts.value_or(""), "null");
   refuse.expect(!config.validation.tasks, "validation.tasks", config.validation.tasks.value_or(""),
                 "null");
-  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
-  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
-                choice_name(config.mixed_precision.recipe),
-                "fp32, bf16_mixed or another recipe without quantized products");
   const bool trains_patches =
       !vision.freeze_tower &&
       (!config.peft.adapts() ||

@@ -14,7 +14,11 @@ namespace viaduct {
 
 struct RunSetup;
 
-/// Adds the settings that are not implemented with images.
+/// Adds the recipe of quantized products for a folder whose images are read, before sizes that do
+/// not fit its formats.
+void validate_image_products(const RunConfig& config, Problems& problems);
+
+/// Adds the other settings that are not implemented with images.
 void validate_vision(const RunConfig& config, const ModelConfig& model, Problems& problems);
 
 /// What images take of rows; nothing for a model that reads none.

@@ -12,6 +12,7 @@
 #include "run/resolved_run.h"
 #include "run/setup.h"
 #include "run/validate.h"
+#include "run/vision_support.h"
 #include "train/run_checkpoint.h"
 
 namespace viaduct {
@@ -24,12 +25,15 @@ std::shared_ptr<const RunSetup> run_of(const ModelFolder& from, LoadedRunConfig 
   setup.config = std::move(loaded.config);
   const ModelConfig model = read_model_config(from);
   take_architecture(setup.config.model, model);
+  setup.config.model.vision.folder_takes_images = model.vision.any();
   setup.config.model.seq_length.resolve(std::min<int64_t>(model.max_positions, 2048));
   resolve(setup.config);
   Problems problems;
   validate(setup.config, loaded.outcome, problems);
   problems.throw_if_any();
   setup.model = to_model_config(setup.config.model, model);
+  validate_vision(setup.config, setup.model, problems);
+  problems.throw_if_any();
   return run;
 }
 

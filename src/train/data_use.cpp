@@ -129,7 +129,12 @@ std::string marked_text(const Sample& row, const Tokenizer& tokenizer, bool colo
     DecodeStream stream(tokenizer);
     for (size_t t = begin; t < end && row.padding[t] == 0 && !full; ++t) {
       mark(t > begin && row.loss_mask[t - 1] > 0);
-      append(stream.push(row.tokens[t]));
+      const int32_t id = row.tokens[t];
+      if (id < tokenizer.vocab_size()) {
+        append(stream.push(id));
+      } else {  // of a model with more rows than its tokenizer has tokens
+        append(stream.finish() + fmt::format("<id {}>", id));
+      }
     }
     append(stream.finish());
     mark(false);

@@ -30,8 +30,9 @@ std::vector<DataUse> data_use(const SampleSource& training, int64_t rows);
 std::vector<std::string> conversation_texts(const SampleSource& training);
 
 /// The text of a row of conversations on one line, at most `most_bytes` of it, with what is scored
-/// in brackets, or in green; without what a terminal would obey, and with U+FFFD for ids that are
-/// no tokens. "" if the row has no padding mark: it is no row of conversations.
+/// in brackets, or in green; without what a terminal would obey, with "<id 511>" for ids behind
+/// the tokenizer's, and with U+FFFD for others that are no tokens. "" if the row has no padding
+/// mark: it is no row of conversations.
 std::string marked_text(const Sample& row, const Tokenizer& tokenizer, bool colours = false,
                         size_t most_bytes = 2000);
 

@@ -464,7 +464,38 @@ TEST_F(ConvertCommand, CutsExpertsOverTheirRanks) {
   expect_same(SafetensorsFolder(source), *checkpoint);
 }
 
+// The encoder's own stages, and their tensor ranks, are known to fit when the folder is read.
+TEST_F(ConvertCommand, CutsAnEncoderOverItsOwnStages) {
+  for (const char* name : {"t5", "llava_clip"}) {
+    SCOPED_TRACE(name);
+    const bool images = std::string(name) == "llava_clip";
+    const auto source = golden(std::string(name) + "/model");
+    const std::string layout = fmt::format(
+        "--to-format viaduct dist.ranks={} model.encoder_pipeline_model_parallel_size=2 "
+        "model.pipeline_model_parallel_size=2 train.global_batch_size=4 "
+        "train.micro_batch_size=1{}",
+        images ? 6 : 4, images ? " model.encoder_tensor_model_parallel_size=2" : "");
+    const Result cut = run(source, "save", layout);
+    ASSERT_EQ(cut.status, 0) << cut.err;
+    const auto checkpoint = open_checkpoint(folder_ / "save");
+    EXPECT_EQ(checkpoint->index().shards.size(), images ? 6u : 4u);
+    EXPECT_GT(pieces_of(*checkpoint).size(), checkpoint->tensors().size() / 2);
+    const Result whole = run(source, "whole", "--to-format viaduct");
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    expect_same(*open_checkpoint(folder_ / "whole"), *checkpoint);
+    // Of a run's checkpoint too.
+    const Result again = run(folder_ / "whole", "again", layout);
+    ASSERT_EQ(again.status, 0) << again.err;
+    EXPECT_EQ(pieces_of(*open_checkpoint(folder_ / "again")), pieces_of(*checkpoint));
+    for (const char* made : {"save", "whole", "again"}) std::filesystem::remove_all(folder_ / made);
+  }
+}
+
 TEST_F(ConvertCommand, ALayoutMustFit) {
+  expect_refused(run(golden("llama/model"), "new",
+                     "dist.ranks=2 model.encoder_pipeline_model_parallel_size=1 "
+                     "train.global_batch_size=4 train.micro_batch_size=1"),
+                 2, "needs a model with an encoder");
   const auto good = golden("llama/model");
   expect_refused(run(good, "new",
                      "dist.ranks=3 model.tensor_model_parallel_size=3 "

@@ -7,6 +7,7 @@
 #include "support/command.h"
 #include "support/conversations.h"
 #include "support/language_model.h"
+#include "support/paths.h"
 
 namespace viaduct {
 namespace {
@@ -61,6 +62,15 @@ TEST_F(EncoderCommands, PairsAreEvaluated) {
   EXPECT_EQ(json::parse(result.out).at("tokens"), 3);  // with the end token
   EXPECT_EQ(json::parse(result.out).at("conversations"), 1);
   EXPECT_EQ(run("eval", "--dry-run --data " + data).status, 0);
+}
+
+TEST_F(EncoderCommands, AMissingDataSetIsSaidToBeMissing) {
+  const Result result = run("eval", "--data " + (model_ / "absent").string());
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("there is neither a file of this name nor"));
+  write_file_atomically(model_ / "text.txt", "the cat");
+  EXPECT_THAT(run("eval", "--data " + (model_ / "text.txt").string()).err,
+              HasSubstr("a text, but the model has an encoder"));
 }
 
 TEST_F(EncoderCommands, LayoutsAreSearched) {
@@ -122,6 +132,17 @@ TEST_F(EncoderCommands, ConversationsAreRefusedByName) {
     EXPECT_THAT(result.err,
                 AllOf(HasSubstr("models with an encoder (family t5)"), Not(HasSubstr("template"))));
   }
+}
+
+TEST(TowerCommands, OneStageOfATowerHasItsTensorRanks) {
+  const test::CommandResult result = run_viaduct(
+      "train --dry-run checkpoint.pretrained_checkpoint=" +
+      test::test_data("golden/llava_clip/model").string() +
+      " model.seq_length=16 dataset.mock=true train.train_iters=2 train.global_batch_size=2 "
+      "train.micro_batch_size=1 validation.eval_iters=0 dist.ranks=3 "
+      "model.encoder_pipeline_model_parallel_size=1 model.encoder_tensor_model_parallel_size=2");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("pp 2 of which 1 has tp 2"));
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ TEST(OverrideScope, WhatASubcommandDoesNotReadIsRefused) {
        "viaduct eval does not read ddp.overlap_grad_reduce"},
       {"generate --model " + model + " --prompt a model.num_layers=7",
        "viaduct generate does not read model.num_layers"},
+      {"generate --model " + model + " --prompt a model.encoder_pipeline_model_parallel_size=1",
+       "model.encoder_pipeline_model_parallel_size: answers are made token by token, for which the "
+       "encoder is on the decoder's first stage"},
       {"generate --model " + model + " --prompt a TransformerConfig.attention_backend=unfused",
        "viaduct generate does not read model.attention_backend"},
       {"convert --from " + model + " --to /nowhere/x mixed_precision=bf16_mixed",

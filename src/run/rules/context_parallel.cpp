@@ -17,8 +17,10 @@ bool uses(const ContextParallelConfig& context, ContextExchange exchange) {
   return std::find(types.begin(), types.end(), exchange) != types.end();
 }
 
-/// Heads are exchanged over `ranks` of the context axis: each gets the same number.
-void validate_heads(const RunConfig& config, const char* type, int ranks, Problems& problems) {
+/// Heads are exchanged over `ranks` of the context axis, which `setting` says: each gets the same
+/// number.
+void validate_heads(const RunConfig& config, const char* type, int ranks, const char* setting,
+                    Problems& problems) {
   const int tp = config.parallel.tensor_model_parallel_size;
   const auto check = [&](const char* what, const Auto<int64_t>& heads) {
     // Fewer key-value heads than tensor ranks: each rank holds one. Other indivisible cuts are
@@ -28,8 +30,8 @@ void validate_heads(const RunConfig& config, const char* type, int ranks, Proble
     if (held % ranks != 0) {
       problems.add(
           "model.cp_comm_type: {} over {} ranks: {} / tensor_model_parallel_size = {} / {} = {} is "
-          "not divisible by {}; nearest: {}",
-          type, ranks, what, heads.value(), tp, held, ranks, nearest_divisor(ranks, held));
+          "not divisible by {}; nearest: {} = {}",
+          type, ranks, what, heads.value(), tp, held, ranks, setting, nearest_divisor(ranks, held));
     }
   };
   check("num_attention_heads", config.model.num_attention_heads);
@@ -73,7 +75,8 @@ void validate_levels(const RunConfig& config, Problems& problems) {
         "model.hierarchical_context_parallel_sizes: only cp_comm_type a2a+p2p has levels, and no "
         "layer has it");
   } else {
-    validate_heads(config, "a2a+p2p", sizes[0], problems);
+    validate_heads(config, "a2a+p2p", sizes[0], "the first of hierarchical_context_parallel_sizes",
+                   problems);
   }
 }
 
@@ -142,7 +145,8 @@ void validate_context_parallel(const RunConfig& config, Problems& problems) {
         "model.seq_length: {} is not divisible by 2 · context_parallel_size = 2 · {}; nearest: {}",
         length.value(), cp, nearest_multiple(length.value(), 2 * int64_t{cp}));
   }
-  if (uses(context, ContextExchange::a2a)) validate_heads(config, "a2a", cp, problems);
+  if (uses(context, ContextExchange::a2a))
+    validate_heads(config, "a2a", cp, "context_parallel_size", problems);
 }
 
 /// Documents that share different numbers of ranks.

@@ -27,7 +27,12 @@ class StageLayers {
     } else {
       check_even();
     }
-    if (chunks_ > 1 && pp_ == 1) {
+    if (chunks_ > 1 && pp_ == 1 && !pipeline_.virtual_pipeline_model_parallel_size) {
+      problems_.add(
+          "model.pipeline_model_parallel_layout: {} stages for pipeline_model_parallel_size = 1, "
+          "and several on a rank need at least 2; nearest: 1 stage, or {} ranks",
+          chunks_, chunks_);
+    } else if (chunks_ > 1 && pp_ == 1) {
       problems_.add(
           "model.virtual_pipeline_model_parallel_size: {} needs pipeline_model_parallel_size of at "
           "least 2, found 1",

@@ -213,7 +213,10 @@ void refuse_precision(const RunConfig& config, const ConfigOutcome&, Problems& p
     return;
   }
   validate_target(config, recipe, problems);
-  validate_product_sizes(config, problems);
+  // A folder that is not read yet may be of a kind of models without such products.
+  const bool unread = (config.checkpoint.pretrained_checkpoint || config.model.hf_config) &&
+                      config.model.num_layers.is_auto();
+  if (!unread) validate_product_sizes(config, problems);
   validate_plain_blocks(config, problems);
   validate_stored_codes(config, recipe, problems);
   validate_fp8_attention(config, recipe, problems);

@@ -5,6 +5,7 @@
 #include "run/packed_weights.h"
 #include "run/packing_settings.h"
 #include "run/parallel_settings.h"
+#include "run/vision_support.h"
 
 namespace viaduct {
 namespace {
@@ -39,6 +40,7 @@ const std::vector<Topic>& topics() {
                                           offload_topic(),
                                           {validate_adapters},
                                           refusals_of<validate_encoder>(),
+                                          refusals_of<validate_image_products>(),
                                           simulation_topic(),
                                           data_topic(),
                                           checkpoints_topic(),

@@ -547,6 +547,24 @@ TEST_F(ChatFiles, LearnTheEndOfAPromptTemplate) {
   EXPECT_THAT(rows(), ElementsAre("</s>: [b</s>]\n"));
 }
 
+TEST_F(ChatFiles, KeepAnAnswerOfOneTokenToAnEmptyPromptForAnEncoder) {
+  const std::string line = R"({"prompt": "", "completion": "b"})";
+  EXPECT_THROW(convert(line), IoError);  // nothing predicts it
+  settings_.completions_apart = true;
+  convert(line);
+  EXPECT_THAT(rows(), ElementsAre("[b]"));
+}
+
+TEST_F(ChatFiles, ForAnEncoderAreNotLearnedWhole) {
+  settings_.train_on = TrainOn::all;
+  const std::string line = R"({"prompt": "a", "completion": "b"})";
+  EXPECT_EQ(convert(line).rows, 1);
+  settings_.completions_apart = true;
+  EXPECT_THAT([&] { convert(line); },
+              ThrowsMessage<ConfigError>(HasSubstr("--train-on all: the tokenizer's model has an "
+                                                   "encoder")));
+}
+
 TEST_F(ChatFiles, OfOtherKindsAreRefusedWithTheReason) {
   EXPECT_THAT([&] { convert("PAR1....", "x.parquet"); },
               ThrowsMessage<IoError>(HasSubstr("read_parquet")));

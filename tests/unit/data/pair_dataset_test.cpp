@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/dataset_builder.h"
+#include "data/token_record.h"
 #include "engine/sample_batch.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
@@ -74,6 +75,46 @@ TEST_F(Pairs, TheMaskSaysWhatOfTheAnswerIsScored) {
   EXPECT_THAT(row.encoder_tokens, ElementsAre(10, 1, 61, 61, 61));
   EXPECT_THAT(row.labels, ElementsAre(20, 21, 22, 1));
   EXPECT_THAT(row.loss_mask, ElementsAre(1, 0, 1, 1));
+}
+
+/// Its first token is the answer's, so the encoder's row has the end token alone.
+TEST_F(Pairs, AnAnswerToAnEmptyInputIsWhole) {
+  const DatasetConfig data = config({{{20, 21}, {1, 1}}}, 4, settings_);
+  const Sample row = source(data)->get(0);
+  EXPECT_THAT(row.encoder_tokens, ElementsAre(1, 61, 61, 61, 61));
+  EXPECT_EQ(row.encoder_used, 1);
+  EXPECT_THAT(row.tokens, ElementsAre(60, 20, 21, 1));
+  EXPECT_THAT(row.labels, ElementsAre(20, 21, 1, 61));
+  EXPECT_THAT(row.loss_mask, ElementsAre(1, 1, 1, 0));
+  const PairLengths longest = longest_of_pairs(data.blend->front(), 1);
+  EXPECT_EQ(longest.input, 1);
+  EXPECT_EQ(longest.answer, 3);
+  EXPECT_THAT(source(config({{{20, 21, 22}, {1, 0, 1}}}, 4, settings_))->get(0).loss_mask,
+              ElementsAre(1, 0, 1, 1));
+  EXPECT_THAT(source(config({{{20}, {1}}}, 4, settings_))->get(0).labels,
+              ElementsAre(20, 1, 61, 61));
+}
+
+TEST_F(Pairs, WithoutAnInputNeedAnEndToken) {
+  PairSettings endless = settings_;
+  endless.end_token.reset();
+  EXPECT_THAT(error_of<ConfigError>(config({{{20, 21}, {1, 1}}}, 4, endless)),
+              HasSubstr("1 pair without an input"));
+}
+
+TEST_F(Pairs, TextsThatAreLearnedWholeAreRefused) {
+  const DatasetConfig data = config({{{10, 20, 21}, {0, 1, 1}}}, 4, settings_);
+  const auto record = [&](const char* learned) {
+    write_token_record(data.blend->front(),
+                       {.largest_token = 21, .conversations = ConversationRecord{learned}});
+  };
+  record("completion");
+  EXPECT_EQ(error_of<ConfigError>(data), "no error");
+  for (const char* learned : {"all", "completion, all"}) {
+    record(learned);
+    EXPECT_THAT(error_of<ConfigError>(data), AllOf(HasSubstr("does not say where an answer begins"),
+                                                   HasSubstr("expected --train-on completion")));
+  }
 }
 
 TEST_F(Pairs, RowsOfABatchHaveTwoDocumentsInTheEncoder) {

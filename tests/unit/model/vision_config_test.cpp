@@ -143,7 +143,9 @@ TEST(VisionConfigTest, Gemma3PoolsItsPatches) {
   std::string dropped = gemma(R"("mm_tokens_per_image": 4, )");
   dropped.insert(dropped.find(R"("vocab_size")"), R"("attention_dropout": 0.1, )");
   EXPECT_THAT(refusal(dropped), HasSubstr("model.attention_dropout is not implemented with images "
-                                          "that see tokens ahead of them, as in Gemma 3"));
+                                          "that see tokens ahead of them, as in Gemma 3 "
+                                          "(model.read_images); expected 0, or "
+                                          "model.read_images=false"));
 }
 
 TEST(VisionConfigTest, WhatIsWrittenIsTheSameModel) {

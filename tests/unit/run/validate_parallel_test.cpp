@@ -277,7 +277,7 @@ TEST(ValidateParallel, ContextExchangesHeads) {
   EXPECT_GOOD(cp(4), "model.cp_comm_type=a2a");
   EXPECT_ONE(
       "num_query_groups / tensor_model_parallel_size = 4 / 2 = 2 is not divisible by 4; "
-      "nearest: 2",
+      "nearest: context_parallel_size = 2",
       tp(2), cp(4), "model.cp_comm_type=a2a");
   EXPECT_THAT(problems_of({cp(8), tp(2), ranks(16),
                            "model.cp_comm_type=[p2p,p2p,p2p,a2a,p2p,p2p,p2p,p2p]"}),

@@ -16,6 +16,11 @@ TEST(ValidateParallel, StagesHaveEqualLayers) {
       pp(3), ranks(3), "train.global_batch_size=3");
   EXPECT_ONE("= 4 · 3; nearest: 12", pp(4), vpp(3));
   EXPECT_ONE("virtual_pipeline_model_parallel_size: 2 needs pipeline_model_parallel_size", vpp(2));
+  EXPECT_ONE(
+      "pipeline_model_parallel_layout: 2 stages for pipeline_model_parallel_size = 1, and several "
+      "on "
+      "a rank need at least 2; nearest: 1 stage, or 2 ranks",
+      "model.pipeline_model_parallel_layout=Et*4|t*4L");
 }
 
 TEST(ValidateParallel, EmbeddingAndLossCountAsLayers) {

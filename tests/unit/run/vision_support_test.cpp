@@ -72,6 +72,13 @@ TEST(VisionSupport, WhatIsNotImplementedIsRefusedByName) {
     EXPECT_THAT(refusal(overrides),
                 AllOf(HasSubstr(field), HasSubstr("for a model that reads images")));
   }
+  // Ahead of sizes that such products need.
+  const std::string formats = refusal({"mixed_precision=bf16_with_mxfp8_mixed",
+                                       "model.tensor_model_parallel_size=2", "dist.ranks=2"});
+  const size_t named = formats.find("for a model that reads images"),
+               sized = formats.find("nearest: ");
+  EXPECT_NE(named, std::string::npos) << formats;
+  EXPECT_LT(named, sized) << formats;
   EXPECT_THAT(refusal({"model.freeze_language_model=true", "model.freeze_vision_model=true",
                        "model.freeze_vision_projection=true"}),
               HasSubstr("nothing trains"));

@@ -47,8 +47,9 @@ TEST(MarkedText, ShowsWhatIsScored) {
                    .position_ids = {},
                    .cu_seqlens = {0, 3, 6, 7},
                    .padding = {0, 0, 0, 0, 0, 0, 1}};
-  EXPECT_EQ(marked_text(row, tokenizer), "a[\u00e9]x\\n[\uFFFD]");
-  EXPECT_EQ(marked_text(row, tokenizer, true), "a\033[32m\u00e9\033[0mx\\n\033[32m\uFFFD\033[0m");
+  EXPECT_EQ(marked_text(row, tokenizer), "a[\u00e9]x\\n[<id 100000>]");
+  EXPECT_EQ(marked_text(row, tokenizer, true),
+            "a\033[32m\u00e9\033[0mx\\n\033[32m<id 100000>\033[0m");
   EXPECT_EQ(marked_text(row, tokenizer, true, 2), "a\033[32m\u00e9\033[0m …");
   Sample plain = row;
   plain.padding.clear();
