@@ -156,7 +156,12 @@ std::optional<std::filesystem::path> model_under_adapter(const std::filesystem::
                 given.string());
   const std::string revision = string_member(config, "revision", where);
   if (!revision.empty() && !find_model(base)) base += "@" + revision;
-  return model_path(where + ": base_model_name_or_path: ", base, "the model under the adapter");
+  const bool relative = std::filesystem::path(base).is_relative();
+  return model_path(
+      where + ": base_model_name_or_path: ", base,
+      fmt::format("the model under the adapter ({}--model MODEL --adapter {} gives it)",
+                  relative ? "a relative path begins in the folder that the command runs in; " : "",
+                  given.string()));
 }
 
 }  // namespace viaduct

@@ -278,7 +278,9 @@ std::string adapter_config_of(const RunSetup& setup) {
   if (setup.pretrained) {
     // PEFT takes a name of the Hub as well, on any machine.
     base = hub_repository(setup.pretrained->path);
-    if (base.empty()) base = setup.pretrained->path.string();
+    // The folder that a command runs in is another one later.
+    if (base.empty())
+      base = std::filesystem::absolute(setup.pretrained->path).lexically_normal().string();
   }
   return peft_config_text(setup.config.peft.resolved, setup.model, base);
 }

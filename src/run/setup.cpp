@@ -1,7 +1,5 @@
 #include "run/setup.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -15,7 +13,6 @@
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
-#include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_folder.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
@@ -35,11 +32,11 @@
 #include "run/parallel_settings.h"
 #include "run/peft_export.h"
 #include "run/resolved_run.h"
-#include "run/resume_rules.h"
 #include "run/rules/muon_boxes.h"
 #include "run/sentinel_tokens.h"
 #include "run/unusual_settings.h"
 #include "run/vision_support.h"
+#include "run/weights_fit.h"
 
 namespace viaduct {
 namespace {
@@ -230,33 +227,6 @@ void check_fit(const RunSetup& setup) {
   problems.throw_if_any();
 }
 
-/// ConfigError if the settings make another model than the weights that it starts from have.
-void check_weights_fit(const RunSetup& setup) {
-  std::unique_ptr<TensorSource> weights;
-  try {
-    weights = open_pretrained(setup);
-  } catch (const IoError&) {
-    return;  // a plan needs none; a run reports it when it reads them
-  }
-  try {
-    check_tensors_fit(setup.model, *weights);
-  } catch (const IoError& error) {
-    RunConfig fields;
-    const Schema schema = run_schema(fields);
-    std::vector<std::string> names;
-    for (const std::string& name : setup.given) {
-      const std::string_view effect = resume_rule(schema, name).value_or(resume::free).effect;
-      if (effect == resume::other_model.effect || effect == resume::other_shapes.effect)
-        names.push_back(name);
-    }
-    if (names.empty()) throw;  // the folder's own configuration does not fit its weights
-    fail<ConfigError>(
-        "checkpoint.pretrained_checkpoint: with {} the model is another one than these weights "
-        "have: {}",
-        fmt::join(names, ", "), error.what());
-  }
-}
-
 /// Rows of rotary models may be longer than their positions if no conversation is.
 void limit_conversations(RunSetup& setup) {
   RunConfig& config = setup.config;
@@ -338,7 +308,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     if (setup.hf_config == write_hf_config(same) && !(other_tables && same.vision.any())) {
       setup.hf_config = other_tables ? with_vocabulary(base_text, same.vocabulary) : base_text;
     } else if (setup.pretrained && setup.new_rows.empty()) {
-      check_weights_fit(setup);
+      check_weights_fit(setup, *base);
     }
   }
   return setup;

@@ -296,6 +296,20 @@ TEST_F(PeftFolder, IsNoModel) {
   EXPECT_EQ(as_model("").kind, ModelFolderKind::hugging_face);
 }
 
+TEST_F(PeftFolder, ARelativePathOfItsModelIsSaidToBeOne) {
+  for (const auto& [base, relative] :
+       {std::pair("models/absent", true), {"/absent/model", false}}) {
+    config_["base_model_name_or_path"] = base;
+    open();
+    const auto said = HasSubstr("a relative path begins in the folder that the command runs in");
+    const auto advice = HasSubstr("--model MODEL --adapter " + folder_.path().string());
+    EXPECT_THAT(
+        [&] { model_under_adapter(folder_.path()); },
+        ThrowsMessage<ConfigError>(AllOf(
+            HasSubstr(base), advice, testing::Conditional(relative, said, testing::Not(said)))));
+  }
+}
+
 /// Finite numbers in a file whose product is beyond FP32 would become a model of infinities.
 TEST_F(PeftFolder, WeightsThatMergingMakesInfiniteAreRefused) {
   const auto merged = [&] {

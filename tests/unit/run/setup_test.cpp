@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/model_from_fields.h"
+#include "run/adapter_setup.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -158,13 +159,28 @@ TEST(Setup, SettingsThatDoNotFitTheWeightsAreNamed) {
     const std::string name(change, std::string_view(change).find('='));
     EXPECT_THAT(
         [&] {
-          prepared({from, "dataset.mock=true", "model.seq_length=32", change}, {});
+          // Settings that the weights have, and those of adapters, are not why.
+          prepared({from, "dataset.mock=true", "model.seq_length=32", "model.hidden_size=64",
+                    "peft.scheme=lora", "peft.dim=4", change},
+                   {});
         },
         ThrowsMessage<ConfigError>(testing::AllOf(
             HasSubstr("checkpoint.pretrained_checkpoint: with " + name + " the model"),
             HasSubstr("not fit the configuration"))))
         << change;
   }
+}
+
+TEST(Setup, TheModelUnderAdaptersIsNamedByAnAbsolutePath) {
+  const std::filesystem::path model = test::test_data("golden/llama/model");
+  const RunSetup setup = prepared(
+      {"checkpoint.pretrained_checkpoint=./" + std::filesystem::relative(model).string() + "/",
+       "dataset.mock=true", "model.seq_length=32", "peft.scheme=lora"},
+      {});
+  const auto config = nlohmann::json::parse(adapter_config_of(setup));
+  const std::filesystem::path base = config.at("base_model_name_or_path").get<std::string>();
+  EXPECT_TRUE(base.is_absolute()) << base;
+  EXPECT_TRUE(std::filesystem::equivalent(base, model)) << base;
 }
 
 TEST(Setup, PositionsAreCounted) {
