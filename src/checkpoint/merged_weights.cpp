@@ -100,8 +100,9 @@ class MergedWeights final : public DerivedSource {
       const std::string module = module_of_parameter(name);
       if (!adapter_.settings.trained.contains(module)) continue;
       replace(stored_name(*stored_, name, names), info, dtype);
-      if (is_tied_table(model, module) && stored_->contains(names.head + ".weight"))
-        replace(names.head + ".weight", info, dtype);
+      if (module != names.token_embedding) continue;
+      for (const std::string& copy : table_copies(model))
+        if (stored_->contains(copy + ".weight")) replace(copy + ".weight", info, dtype);
     }
   }
 

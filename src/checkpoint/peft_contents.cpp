@@ -1,5 +1,7 @@
 #include "checkpoint/peft_contents.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -92,25 +94,83 @@ std::string saved_module(const std::string& tensor, const PeftSettings& settings
   return said && std::ranges::find(trainable, module) != trainable.end() ? module : "";
 }
 
+/// The tensors of PEFT's files that are the token table: its own first.
+std::vector<std::string> table_tensors(const ModelConfig& model) {
+  std::vector<std::string> modules = table_copies(model);
+  modules.insert(modules.begin(), model_family(model.family).names.token_embedding);
+  for (std::string& module : modules) module = kAdapterPrefix + module + ".weight";
+  return modules;
+}
+
+/// Whether `settings` explains `tensor`, a further one of the token table.
+bool is_table_copy(const std::string& tensor, const PeftSettings& settings,
+                   const ModelConfig& model) {
+  const std::vector<std::string> tables = table_tensors(model);
+  if (std::find(tables.begin() + 1, tables.end(), tensor) == tables.end()) return false;
+  const std::string module = module_of_parameter(without_adapter_prefix(tensor));
+  if (!model.encoder.any()) return settings.ties_saved;
+  return std::ranges::any_of(settings.saved,
+                             [&](const auto& end) { return is_saved_as(module, end); });
+}
+
+/// How a model whose stacks read modules of their own trains its table.
+std::string shared_table_advice(const ModelConfig& model) {
+  return fmt::format(
+      "; no setting of PEFT trains them as one: viaduct train peft.train=[{}] does, and viaduct "
+      "convert --from RUN writes equal copies",
+      model_family(model.family).names.token_embedding);
+}
+
+/// The stacks of an encoder-decoder read modules of their own, which PEFT trains one by one.
+void check_all_tables(const TensorSource& source, const ModelConfig& model) {
+  std::vector<std::string> missing, found;
+  for (const std::string& tensor : table_tensors(model))
+    (source.contains(tensor) ? found : missing).push_back(tensor);
+  VIADUCT_CHECK(ConfigError, missing.empty() || found.empty(),
+                "{}: has {} and not {}: PEFT's model has the token table in each of these modules, "
+                "and this one has one table for all; expected equal tensors of all{}",
+                source.where(), fmt::join(found, ", "), fmt::join(missing, ", "),
+                shared_table_advice(model));
+}
+
 /// PEFT trains a saved token table and the head that shares it as one only if its file has both.
-void check_tied(const TensorSource& source, const std::string& table, bool ties_saved,
-                const ModelConfig& model) {
-  const std::string name = kAdapterPrefix + table + ".weight",
-                    head = kAdapterPrefix + model_family(model.family).names.head + ".weight";
+void check_tied_head(const TensorSource& source, const std::string& table, bool ties_saved,
+                     const ModelConfig& model) {
+  const std::string head = kAdapterPrefix + model_family(model.family).names.head + ".weight";
   VIADUCT_CHECK(ConfigError, ties_saved && source.contains(head),
                 "{}: modules_to_save has {}, which the model's head shares, and not the head ({}): "
                 "PEFT trained one of them apart from the other, which such a model cannot hold; "
                 "train with ensure_weight_tying=True{}",
                 source.where(), table, head,
                 table.ends_with("embed_tokens") ? "" : " and modules_to_save=[\"lm_head\"]");
-  const Tensor one = in_fp32(source.tensor(name)), other = in_fp32(source.tensor(head));
-  const bool same =
-      one.shape() == other.shape() &&
-      std::equal(one.data<float>(), one.data<float>() + one.elements(), other.data<float>());
-  VIADUCT_CHECK(ConfigError, same,
-                "{}: {} and {} differ, but the model has one tensor for both (tied): PEFT trained "
-                "them apart",
-                source.where(), name, head);
+}
+
+void check_equal_tables(const TensorSource& source, const ModelConfig& model) {
+  const std::vector<std::string> tables = table_tensors(model);
+  if (tables.size() == 1) return;
+  const Tensor one = in_fp32(source.tensor(tables.front()));
+  for (size_t i = 1; i < tables.size(); ++i) {
+    const Tensor other = in_fp32(source.tensor(tables[i]));
+    const bool same =
+        one.shape() == other.shape() &&
+        std::equal(one.data<float>(), one.data<float>() + one.elements(), other.data<float>());
+    VIADUCT_CHECK(ConfigError, same,
+                  "{}: {} and {} differ, but the model has one tensor for both{}: PEFT trained "
+                  "them apart{}",
+                  source.where(), tables.front(), tables[i], model.tied_embeddings ? " (tied)" : "",
+                  model.encoder.any() ? shared_table_advice(model) : "");
+  }
+}
+
+/// Of a folder of PEFT whose tensors are all explained.
+void check_tables(const TensorSource& source, const PeftContents& contents, bool ties_saved,
+                  const ModelConfig& model) {
+  const std::string& table = model_family(model.family).names.token_embedding;
+  if (model.encoder.any()) check_all_tables(source, model);
+  if (!contents.trained.contains(table)) return;
+  if (!model.encoder.any() && model.tied_embeddings)
+    check_tied_head(source, table, ties_saved, model);
+  check_equal_tables(source, model);
 }
 
 }  // namespace
@@ -126,27 +186,26 @@ PeftContents peft_contents(const TensorSource& source, const PeftSettings& setti
       settings.saved.empty() ? std::vector<std::string>() : trainable_modules(model);
   const std::string head = model_family(model.family).names.head;
   PeftContents contents;
+  std::vector<std::string> copies;
   for (const TensorInfo& info : source.tensors()) {
     if (const auto module = module_of(info.name)) {
       contents.adapters[module->first].*(module->second) = &info;
       continue;
     }
     const std::string module = saved_module(info.name, settings, trainable, model);
-    const bool tied_copy = settings.ties_saved && model.tied_embeddings &&
-                           info.name == kAdapterPrefix + head + ".weight";
-    if (module.empty() && !tied_copy) refuse_tensor(info, settings, model, source.where());
+    const bool copy = is_table_copy(info.name, settings, model);
+    if (module.empty() && !copy) refuse_tensor(info, settings, model, source.where());
     if (!module.empty()) contents.trained.insert(module);
+    if (copy) copies.push_back(module_of_parameter(without_adapter_prefix(info.name)));
   }
   VIADUCT_CHECK(IoError, !contents.adapters.empty(),
                 "{}: holds no adapter: it has no tensors of one", source.where());
-  for (const std::string& module : contents.trained) {
-    // A checkpoint of a run has the table alone.
-    if (!of_run && is_tied_table(model, module))
-      check_tied(source, module, settings.ties_saved, model);
-  }
+  // A checkpoint of a run has the table alone.
+  if (!of_run) check_tables(source, contents, settings.ties_saved, model);
   for (const std::string& end : settings.saved) {
-    const bool there = std::ranges::any_of(
-        contents.trained, [&](const std::string& module) { return is_saved_as(module, end); });
+    const auto is_it = [&](const std::string& module) { return is_saved_as(module, end); };
+    const bool there =
+        std::ranges::any_of(contents.trained, is_it) || std::ranges::any_of(copies, is_it);
     VIADUCT_CHECK(IoError,
                   there || (model.tied_embeddings && settings.ties_saved && head.ends_with(end)),
                   "{}: has no tensor of {}, which adapter_config.json has in modules_to_save",

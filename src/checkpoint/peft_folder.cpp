@@ -146,14 +146,14 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& 
     names[info.name] = here;
   }
   UnfinishedFolder unfinished(to);
-  write_safetensors(unfinished.path() / kAdapterWeightsFile, form.infos,
-                    [&](const std::string& stored) {
-                      const std::string& tensor = names.at(stored);
-                      const auto made = form.made.find(tensor);
-                      if (made != form.made.end()) return made->second;
-                      const bool copy = tensor == form.copied_head;
-                      return adapter.tensors->tensor(copy ? form.table : tensor);
-                    });
+  write_safetensors(
+      unfinished.path() / kAdapterWeightsFile, form.infos, [&](const std::string& stored) {
+        const std::string& tensor = names.at(stored);
+        const auto made = form.made.find(tensor);
+        if (made != form.made.end()) return made->second;
+        const auto copy = form.copies.find(tensor);
+        return adapter.tensors->tensor(copy == form.copies.end() ? tensor : copy->second);
+      });
   adapter.tensors->check_read();
   write_file_atomically(unfinished.path() / kAdapterConfigFile, form.config);
   for (const auto& [file, text] : further) {

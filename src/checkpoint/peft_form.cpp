@@ -10,6 +10,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/peft_experts.h"
 #include "model/adapter_modules.h"
+#include "model/adapter_trained.h"
 #include "model/expert_adapters.h"
 #include "model/family.h"
 #include "model/image_adapters.h"
@@ -39,29 +40,38 @@ std::set<std::string> lost_layers(const AdapterSettings& settings, const ModelCo
   return lost;
 }
 
-/// Puts the head beside a tied table that trains. PEFT ties `embed_tokens`, and other tables
-/// (GPT-2's wte) only where modules_to_save names the head.
-void add_tied_head(PeftForm& form, const PeftAdapter& adapter, const ModelConfig& model) {
-  const TensorNames& names = model_family(model.family).names;
-  const std::string& table = names.token_embedding;
-  const auto& trained = adapter.settings.trained;
-  if (!model.tied_embeddings || !trained.contains(table)) return;
-  form.table = kAdapterPrefix + table + ".weight";
-  const std::string head = kAdapterPrefix + names.head + ".weight";
-  if (adapter.tensors->contains(head)) return;
-  form.copied_head = head;
-  TensorInfo info = *adapter.tensors->find(form.table);
-  info.name = head;
-  form.infos.push_back(info);
+/// Puts its copies beside a token table that trains.
+void add_table_copies(PeftForm& form, const PeftAdapter& adapter, const ModelConfig& model) {
+  const std::string table =
+      kAdapterPrefix + model_family(model.family).names.token_embedding + ".weight";
+  for (const std::string& module : table_copies(model)) {
+    const std::string copy = kAdapterPrefix + module + ".weight";
+    if (adapter.tensors->contains(copy)) continue;
+    form.copies[copy] = table;
+    TensorInfo info = *adapter.tensors->find(table);
+    info.name = copy;
+    form.infos.push_back(info);
+  }
 }
 
-/// The configuration with the head in the place of `table`, which is the token table's name there.
-std::string naming_head(const std::string& text, const TensorNames& names,
-                        const std::string& table) {
+/// The configuration with what makes PEFT load the table's copies. It ties `embed_tokens` and the
+/// head, and other tables (GPT-2's wte) only where modules_to_save names the head. Of an
+/// encoder-decoder (T5) it ties none that it can load: there each copy is a module by itself.
+std::string naming_copies(const std::string& text, const ModelConfig& model) {
+  const TensorNames& names = model_family(model.family).names;
+  const std::string table = peft_module_name(model, names.token_embedding);
+  const bool stacks = model.encoder.any();
+  if (!stacks && (!model.tied_embeddings || table.ends_with("embed_tokens"))) return text;
   auto config = parse_json<nlohmann::ordered_json>(text, kAdapterConfigFile);
   auto& saved = config["modules_to_save"];
-  for (auto& module : saved)
-    if (module == table) module = names.head;
+  if (stacks) {
+    for (const std::string& module : table_copies(model))
+      if (std::find(saved.begin(), saved.end(), module) == saved.end()) saved.push_back(module);
+    config["ensure_weight_tying"] = false;
+  } else {
+    for (auto& module : saved)
+      if (module == table) module = names.head;
+  }
   return config.dump(2) + "\n";
 }
 
@@ -117,13 +127,13 @@ PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
         "{}: {}: PEFT cannot hold this adapter; merge it: convert --from MODEL --adapter {} --to "
         "DIR",
         adapter.tensors->where(), limit->reason, adapter.folder.string());
-  PeftForm form{adapter.tensors->tensors(), {}, adapter.config, "", ""};
-  add_tied_head(form, adapter, model);
-  const TensorNames& names = model_family(model.family).names;
-  const bool names_head =
-      !form.copied_head.empty() && !names.token_embedding.ends_with("embed_tokens");
-  if (names_head)
-    form.config = naming_head(form.config, names, peft_module_name(model, names.token_embedding));
+  PeftForm form{adapter.tensors->tensors(), {}, adapter.config, {}};
+  const bool of_table =
+      adapter.settings.trained.contains(model_family(model.family).names.token_embedding);
+  if (of_table) {
+    add_table_copies(form, adapter, model);
+    form.config = naming_copies(form.config, model);
+  }
   const auto& modules = adapter.settings.modules;
   const auto routers = peft_router_parameters(model);
   const bool parameters = std::ranges::any_of(modules, [&](const auto& module) {
@@ -150,6 +160,7 @@ PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
       others, model,
       base != config.end() && base->is_string() ? base->get<std::string>() : std::string(),
       fused.parameters);
+  if (of_table) form.config = naming_copies(form.config, model);
   return form;
 }
 

@@ -15,8 +15,9 @@ struct PeftForm {
   std::vector<TensorInfo> infos;
   std::map<std::string, Tensor> made;  // those that are not as stored
   std::string config;                  // the text of adapter_config.json
-  /// Of a tied token table that trains: the tensor's name, and the head's, which is its copy.
-  std::string table, copied_head;
+  /// Of a token table that trains and that PEFT's model has in several modules: the tensors of the
+  /// others, and the one that each is a copy of.
+  std::map<std::string, std::string> copies;
 };
 
 /// Why PEFT cannot hold an adapter: the setting of section `peft` that asks for it, and the reason.

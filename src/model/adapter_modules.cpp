@@ -36,7 +36,7 @@ bool matches(const std::string& pattern, const AdaptableModule& module, bool ask
     return is_name(module.name) || is_name(module.peft_name());
   }
   if (module.further >= 0 && pattern == kFurtherLayersPattern) return true;
-  if (module.of_images && module.name.starts_with(pattern + ".")) return true;
+  if (module.of_images && is_in_image_part(module.name, pattern)) return true;
   return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name) ||
          (!module.in_peft.empty() && names_module(pattern, module.in_peft));
 }

@@ -15,6 +15,16 @@
 namespace viaduct {
 namespace {
 
+/// Whether all of an image projector can train: it is of linear layers.
+bool trains_projector(const ModelConfig& model) {
+  return model.vision.any() && model.vision.projector == ProjectorKind::mlp;
+}
+
+/// Whether `pattern` names the projector, or what it has of it, and a module is in that.
+bool is_in_projector(const std::string& module, const std::string& pattern) {
+  return pattern.starts_with(kProjectorPattern) && is_in_image_part(module, pattern);
+}
+
 [[noreturn]] void refuse(const std::string& pattern, const std::vector<AdaptableModule>& linear,
                          const std::vector<std::string>& modules, const ModelConfig& model) {
   const TensorNames& names = model_family(model.family).names;
@@ -26,12 +36,21 @@ namespace {
   const auto is_named = [&](const AdaptableModule& one) {
     return names_module(pattern, one.name) || names_module(pattern, one.peft_name());
   };
+  const auto is_inside = [&](const AdaptableModule& one) {
+    return is_in_image_part(one.name, pattern);
+  };
+  if (std::ranges::any_of(linear, is_inside))
+    fail<ConfigError>(
+        "peft.train: {} has linear layers, whose adapters train (peft.target_modules); name the "
+        "norms or tables in it",
+        pattern);
   if (std::ranges::any_of(linear, is_named))
     fail<ConfigError>(
         "peft.train: {} is a linear layer of the blocks, whose adapter trains "
         "(peft.target_modules); without section peft all of it does",
         pattern);
-  const std::vector<std::string> parts = last_parts(modules);
+  std::vector<std::string> parts = last_parts(modules);
+  if (trains_projector(model)) parts.emplace_back(kProjectorPattern);
   const auto near = nearest_name(pattern, parts);
   fail<ConfigError>("peft.train: {} matches nothing of the model{} (modules: {})", pattern,
                     near ? "; nearest: " + *near : "", fmt::join(parts, ", "));
@@ -72,6 +91,19 @@ bool is_tied_table(const ModelConfig& model, const std::string& module) {
   return model.tied_embeddings && module == model_family(model.family).names.token_embedding;
 }
 
+std::vector<std::string> table_copies(const ModelConfig& model) {
+  const ModelFamily& family = model_family(model.family);
+  std::vector<std::string> copies;
+  if (model.encoder.any()) {
+    for (const TensorNames* names : {&family.encoder_names, &family.names}) {
+      const std::string& norm = names->final_norm;  // "encoder.final_layer_norm"
+      copies.push_back(norm.substr(0, norm.find('.')) + ".embed_tokens");
+    }
+  }
+  if (model.tied_embeddings) copies.push_back(family.names.head);
+  return copies;
+}
+
 std::set<std::string> choose_trained(const std::vector<std::string>& patterns,
                                      const ModelConfig& model) {
   std::set<std::string> chosen;
@@ -80,7 +112,9 @@ std::set<std::string> choose_trained(const std::vector<std::string>& patterns,
   for (const std::string& pattern : patterns) {
     bool any = false;
     for (const std::string& module : modules) {
-      if (!names_module(pattern, module) && !names_module(pattern, peft_module_name(model, module)))
+      if (!names_module(pattern, module) &&
+          !names_module(pattern, peft_module_name(model, module)) &&
+          !(trains_projector(model) && is_in_projector(module, pattern)))
         continue;
       chosen.insert(module);
       any = true;

@@ -18,6 +18,10 @@ std::vector<std::string> trainable_modules(const ModelConfig& model);
 /// Whether a tied head trains with the token table that is `module`.
 bool is_tied_table(const ModelConfig& model, const std::string& module);
 
+/// The further modules of transformers that have the token table: those that the stacks of an
+/// encoder-decoder read, and a tied head.
+std::vector<std::string> table_copies(const ModelConfig& model);
+
 /// The modules that `patterns` of peft.train ask for: names or last parts, with wildcards.
 /// ConfigError for one that matches nothing, with the nearest name, and for a tied head, which is
 /// the token table.

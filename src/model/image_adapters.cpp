@@ -28,6 +28,10 @@ bool names_image_part(const std::string& pattern) {
          pattern.find(kProjectorPattern) != std::string::npos;
 }
 
+bool is_in_image_part(const std::string& module, const std::string& pattern) {
+  return names_image_part(pattern) && module.starts_with(pattern + ".");
+}
+
 void add_image_modules(const ModelConfig& model, std::vector<AdaptableModule>& modules) {
   const VisionConfig& vision = model.vision;
   if (!vision.any()) return;

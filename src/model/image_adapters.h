@@ -22,6 +22,10 @@ inline constexpr const char* kPeftTower = "model.vision_tower.";
 /// Whether a pattern names the tower or the projector.
 bool names_image_part(const std::string& pattern);
 
+/// Whether a module is one of the tower or of the projector that `pattern` names as a whole, or a
+/// part of it ("vision_tower.encoder").
+bool is_in_image_part(const std::string& module, const std::string& pattern);
+
 /// Adds the tower's and the projector's modules of a model with images behind its text model's, and
 /// gives all of them their names in PEFT's files.
 void add_image_modules(const ModelConfig& model, std::vector<AdaptableModule>& modules);

@@ -96,6 +96,25 @@ TEST(AdapterModules, OfImagesAreChosenWhereTheyAreNamed) {
                   HasSubstr("is in a block of the vision tower that nothing reads")));
 }
 
+TEST(AdapterModules, AProjectorTrainsWholeUnderTheNameOfItsAdapters) {
+  ModelFolder folder = resolve_model_folder(test_data("golden") / "llava_clip" / "model");
+  folder.images = ImageLayers::read;
+  const ModelConfig model = read_model_config(folder);
+  PeftConfig config;
+  config.dim = 2;
+  config.train = {"multi_modal_projector"};
+  EXPECT_EQ(
+      choose_adapters(config, model).trained,
+      (std::set<std::string>{"multi_modal_projector.linear_1", "multi_modal_projector.linear_2"}));
+  const auto refused = [&](const std::string& pattern, const std::string& what) {
+    config.train = {pattern};
+    EXPECT_THAT([&] { choose_adapters(config, model); },
+                ThrowsMessage<ConfigError>(HasSubstr(what)));
+  };
+  refused("multi_modal_projecter", "nearest: multi_modal_projector");
+  refused("vision_tower", "vision_tower has linear layers, whose adapters train");
+}
+
 TEST(AdapterModules, PatternsGiveRanksAndScales) {
   PeftConfig config;
   config.dim = 8, config.alpha = 16, config.rslora = true;
