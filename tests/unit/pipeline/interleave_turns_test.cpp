@@ -111,7 +111,7 @@ TEST(InterleaveTurns, PipelinesAreValidAndGiveTheSumsOfOneRank) {
       run_thread_ranks(s.pp, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
         test::ToyStage toy(*world, s);
         run_schedule(schedule.stages[size_t(world->rank())], toy, *world);
-        const StageOrder order{s.pp, s.placement()};
+        const StageOrder order = s.order();
         for (int chunk = 0; chunk < s.virtual_stages; ++chunk)
           EXPECT_EQ(toy.weight_gradients()[size_t(chunk)],
                     expected.gradients[size_t(order.virtual_stage(world->rank(), chunk))]);
