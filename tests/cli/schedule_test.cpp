@@ -54,7 +54,7 @@ TEST(ScheduleCommand, StagesOfAnEncoderHaveOneChunk) {
       schedule(command).out,
       testing::AllOf(
           HasSubstr("interleaved: 3 stages of 2 chunks (1 of an encoder, of one chunk), 2 "),
-          HasSubstr("encoder 0  F0===== F1=====  .   .   "),
+          HasSubstr("encoder 0  F0===== F1===== .   .   "),
           HasSubstr("stage 1    .   .   F0a .   F1a F0b F1b "),
           HasSubstr("of an encoder's stage 2 and 4"),
           HasSubstr("of an encoder's stage all of it")));
