@@ -87,7 +87,8 @@ def choose_adapters(random, what):
                  "peft.rslora": random.choice(["false", "true"]), "peft.lora_plus_ratio": random.choice([1, 1, 4]),
                  "peft.lora_A_init_method": random.choice(["kaiming", "xavier", "normal"]),
                  "peft.target_modules": random.choice(["[all-linear]", "[linear_qkv]", "[linear_fc1,linear_fc2]", "[linear_proj]"]),
-                 "mixed_precision.recipe": random.choice(["fp32", "fp32", "fp64", "bf16_mixed"])})
+                 "mixed_precision.recipe": random.choice(["fp32", "fp32", "fp64", "bf16_mixed"]),
+                 "optimizer.lr": 1e-4})  # small beside the scale of the terms, which is up to 11: rounding shall not become the run
     what.pop("optimizer.optimizer", None)
 
 
