@@ -73,12 +73,20 @@ copy_network() {
   apt-config dump | grep -E '^Acquire::(https?|Check-Date|Check-Valid-Until|Retries)(::| )' >"$system/etc/apt/apt.conf.d/90machine" || true
 }
 
-# Copies the files that git knows, as they are in the working tree. They keep their times, so that only what changed is compiled.
+# Copies the files that git knows, as they are in the working tree. Those that are as before keep their times, so that only what changed is
+# compiled. The others are new: what they were built from may have been older than a build that began before they changed.
 copy_checkout() {
-  mkdir -p "$system/viaduct"
-  find "$system/viaduct" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+  local old=$system/viaduct new=$system/viaduct.new file
+  rm -rf "$new"
+  mkdir -p "$old" "$new"
   (cd "$root" && git ls-files -z | while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done |
-    tar -c --null -T -) | tar -x -C "$system/viaduct"
+    tar -c --null -T -) | tar -x -C "$new"
+  (cd "$new" && find . -type f -print0) | while IFS= read -r -d '' file; do
+    if cmp -s "$old/$file" "$new/$file"; then touch -r "$old/$file" "$new/$file"; else touch "$new/$file"; fi
+  done
+  [[ ! -e $old/build ]] || mv "$old/build" "$new/build"
+  rm -rf "$old"
+  mv "$new" "$old"
 }
 
 # What it builds with, for the record.
