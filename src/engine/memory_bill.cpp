@@ -20,6 +20,7 @@ namespace {
 /// Changes of one kind exclude each other.
 enum class Kind {
   save,
+  tiles,
   recompute,
   state,
   shards,
@@ -84,6 +85,10 @@ std::vector<Change> changes_of(const RunConfig& c) {
     list.push_back({Kind::save, "checkpoint.async_save=false",
                     [](RunConfig& config) { config.checkpoint.async_save = false; }});
   }
+  if (c.packing.packed_weights.value_or(false)) {
+    list.push_back({Kind::tiles, "model.packed_weights=false",
+                    [](RunConfig& config) { config.packing.packed_weights = false; }});
+  }
   add_state(c, list);
   add_recompute(c, list);
   if (!c.ddp.shards_weights() && !c.ddp.tensor_parallel_num_weight_shards &&
@@ -101,10 +106,11 @@ std::vector<Change> changes_of(const RunConfig& c) {
                     [](RunConfig& config) { config.ddp.grad_reduce_in_fp32 = false; }});
   }
   if (c.train.micro_batch_rows() % 2 == 0) {
-    // Whose `auto` depends on the number of micro-batches.
+    // With more micro-batches `auto` may turn tiles of weights on.
+    const bool tiles = c.packing.packed_weights.value();
     list.push_back({Kind::batch,
-                    fmt::format("train.micro_batch_size={} model.packed_weights={}",
-                                c.train.micro_batch_rows() / 2, c.packing.packed_weights.value()),
+                    fmt::format("train.micro_batch_size={}{}", c.train.micro_batch_rows() / 2,
+                                tiles ? "" : " model.packed_weights=false"),
                     [](RunConfig& config) {
                       config.train.micro_batch_size = config.train.micro_batch_rows() / 2;
                     }});

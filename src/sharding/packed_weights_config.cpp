@@ -11,7 +11,10 @@ FieldGroup packed_weights_fields(PackedWeightsConfig& config) {
              "form for the forward and one for the data gradient, 2 + 2 bytes a parameter, made "
              "once a step; off: each product makes them. The numbers are the same. auto: on "
              "where a step has several micro-batches of at most 1024 tokens on a rank (under AMX: "
-             "of any size), and products read BF16 tiles.")
+             "of any size), and beside adapters whose frozen weights are whole on each rank, without "
+             "peft.base_format, where their products have at most 512Mi parameters, those of all "
+             "data-parallel copies (tiles of frozen weights are made once a run); off where "
+             "products do not read BF16 tiles.")
       .constraint(
           "true needs dist.cpu_isa avx512_bf16 or amx, and a recipe whose weights are BF16");
   return group;

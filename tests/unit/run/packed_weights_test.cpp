@@ -60,6 +60,28 @@ TEST(PackedWeights, AutoIsOnForSeveralShortMicroBatches) {
   EXPECT_TRUE(automatic({kTiles, kBf16, rows(16), "model.packed_weights=true"}));
 }
 
+TEST(PackedWeights, AutoIsOnBesideAdaptersOfASmallModel) {
+  const auto adapted = [](int layers, Overrides settings) {
+    settings.insert(settings.begin(),
+                    {kTiles, kBf16, "peft.scheme=lora", rows(16), "model.hidden_size=1024",
+                     "model.ffn_hidden_size=4096", "model.num_attention_heads=16",
+                     "model.kv_channels=64", "model.vocab_size=1024",
+                     "model.num_layers=" + std::to_string(layers)});
+    return automatic(settings);
+  };
+  // A layer has at most 16Mi parameters, the head 1Mi.
+  EXPECT_TRUE(adapted(31, {}));
+  EXPECT_FALSE(adapted(32, {})) << "513Mi parameters";
+  EXPECT_TRUE(adapted(15, {"dist.ranks=2"}));
+  EXPECT_FALSE(adapted(31, {"dist.ranks=2"})) << "two copies";
+  EXPECT_TRUE(adapted(31, {"dist.ranks=2", "model.tensor_model_parallel_size=2"}));
+  EXPECT_FALSE(adapted(15, {"model.num_moe_experts=8"})) << "16Mi + 7 · 12Mi a layer";
+  EXPECT_FALSE(adapted(31, {"peft.base_format=nf4"}));
+  EXPECT_FALSE(adapted(31, {"ddp.data_parallel_sharding_strategy=optim_grads_params"}));
+  EXPECT_FALSE(adapted(31, {"mixed_precision=fp32"}));
+  EXPECT_FALSE(adapted(31, {"model.packed_weights=false"}));
+}
+
 TEST(PackedWeights, TrueNeedsProductsThatReadTiles) {
   const std::string on = "model.packed_weights=true";
   EXPECT_THAT(problems_of({kTiles, kBf16, on}), IsEmpty());
