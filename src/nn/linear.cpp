@@ -81,10 +81,10 @@ Tensor Linear::joined_forward(RankContext& context, StreamProduct product, const
   const bool gathers = columns() && stream_is_cut(context);
   const Tensor x = gathers ? gather_stream(context, in.of_terms.tensor()) : in.of_terms.tensor();
   const GemmEpilogue& epilogue = product.epilogue;
-  const ProductTerms joined =
-      terms_.in_product(context, terms_.reduce(context, x, saved),
-                        epilogue.activated && epilogue.gated ? product.columns() / 2 : 0);
+  const ProductTerms joined = terms_.in_product(
+      context, x, epilogue.activated && epilogue.gated ? product.columns() / 2 : 0, saved);
   product.terms = joined.terms;
+  product.reduction = joined.reduction;
   const Tensor y = multiply(context, product, gathers ? Operand(x) : in.of_product, tag);
   return columns() ? y : reduce_to_stream(context, y, tag);
 }

@@ -123,9 +123,24 @@ bool LowRankTerms::join_gradient(const RankContext& context) const {
   return fit_products(context) && !drop(context);
 }
 
-ProductTerms LowRankTerms::in_product(RankContext& context, const Tensor& reduced,
-                                      int64_t half) const {
+bool LowRankTerms::reduce_in_product(const RankContext& context, const Tensor& x) const {
+  const double factor = terms_.front().scale;
+  return !drop(context) && makes_reduction(context.ops.ops, x.dtype(), x.dim(0)) &&
+         std::ranges::all_of(terms_, [&](const Term& term) { return term.scale == factor; });
+}
+
+ProductTerms LowRankTerms::in_product(RankContext& context, const Tensor& x, int64_t half,
+                                      SavedStore& saved) const {
   ProductTerms joined;
+  Tensor reduced;
+  if (reduce_in_product(context, x)) {
+    const AcquiredWeight& a = joined.weights.emplace_back(context.weights, *a_, WeightUse::forward);
+    reduced = context.activation({x.dim(0), a_->shape[0]}, saved.tag());
+    joined.reduction = {a.operand(), reduced, terms_.front().scale};
+    saved.keep(this, "reduced", reduced);
+  } else {
+    reduced = reduce(context, x, saved);
+  }
   for (const Term& term : terms_) {
     const AcquiredWeight& b = joined.weights.emplace_back(
         context.weights, *term.b, WeightUse::forward, term_run(term.first_feature, half));

@@ -34,6 +34,7 @@ namespace viaduct {
 struct ProductTerms {
   std::deque<AcquiredWeight> weights;
   std::vector<GemmTerm> terms;
+  TermReduction reduction = {};  // where the product makes what they read
 };
 
 class LowRankTerms {
@@ -84,9 +85,10 @@ class LowRankTerms {
   /// dx's may.
   bool join_product(const RankContext& context) const;
   bool join_gradient(const RankContext& context) const;
-  /// The terms of y's product, of what `reduce` gave. `half`: columns of a half of y if the product
-  /// gates them, else 0.
-  ProductTerms in_product(RankContext& context, const Tensor& reduced, int64_t half) const;
+  /// The terms of y's product, with what `reduce` gives of x. `half`: columns of a half of y if the
+  /// product gates them, else 0.
+  ProductTerms in_product(RankContext& context, const Tensor& x, int64_t half,
+                          SavedStore& saved) const;
   /// s · dy · B [T, Σ r] of all terms from dy [T, out], kept for the gradients of the weights.
   Tensor reduce_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   /// The terms of dx's product, of what `reduce_gradient` gave.
@@ -113,6 +115,8 @@ class LowRankTerms {
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
+  /// Whether y's product may make what `reduce` gives of x.
+  bool reduce_in_product(const RankContext& context, const Tensor& x) const;
   /// Whether the ops have products with so many contracted elements of terms.
   bool fit_products(const RankContext& context) const;
   /// 1 / ‖rows of W + s · B A‖ [features] of a term; `weight` [out, in]: the layer's.

@@ -35,6 +35,8 @@ void multiply_rows(RankContext& context, const StreamProduct& product, const Ope
   args.quantization = product.quantization;
   args.terms = product.terms;
   for (GemmTerm& term : args.terms) term.a = term.a.slice(0, begin, x.dim(0));
+  args.reduction = product.reduction;
+  if (args.reduction.any()) args.reduction.to = args.reduction.to.slice(0, begin, x.dim(0));
   args.spare_multiprocessors = product.spare_multiprocessors;
   run_product(context.ops, args, {product.amax, {}}, product.rounding.rows(begin, x.dim(0)));
 }

@@ -32,6 +32,7 @@ struct StreamProduct {
   int spare_multiprocessors = 0;  // as in GemmArgs
   /// As in GemmArgs, with all rows of the product; not of one that is cut by columns.
   std::vector<GemmTerm> terms = {};
+  TermReduction reduction = {};
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
 

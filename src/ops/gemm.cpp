@@ -118,6 +118,35 @@ void check_terms(const OpTable& ops, const GemmArgs& args) {
                 kMostTermDepth, depth);
 }
 
+/// Checks what the terms read, where the product makes it.
+void check_reduction(const OpTable& ops, const GemmArgs& args) {
+  constexpr std::string_view kOp = "gemm reduction";
+  const TermReduction& reduction = args.reduction;
+  const int64_t rows = args.a.dim(0);
+  VIADUCT_CHECK(ShapeError,
+                args.form == GemmForm::forward && !args.terms.empty() &&
+                    makes_reduction(ops, args.a.dtype(), rows),
+                "{}: needs a forward with terms and at most {} rows in {}, got {} rows of {}", kOp,
+                ops.reduced_rows, ops.traits.name, rows, dtype_name(args.a.dtype()));
+  check_operand("down of a reduction", reduction.down);
+  VIADUCT_CHECK(ShapeError, reduction.down.dtype() == args.a.dtype(),
+                "{}: expected down of dtype {}, got {}", kOp, dtype_name(args.a.dtype()),
+                describe(reduction.down));
+  const int64_t width = reduction.down.dim(0);
+  VIADUCT_CHECK(ShapeError, reduction.down.dim(1) == args.a.dim(1),
+                "{}: expected down with {} contracted elements, got {}", kOp, args.a.dim(1),
+                describe(reduction.down));
+  check_shape(kOp, "to", reduction.to, {rows, width});
+  check_dtype(kOp, "to", reduction.to, {args.a.dtype()});
+  check_dtype(kOp, "c", args.c, {args.a.dtype()});
+  check_dense_rows(kOp, "to", reduction.to);
+  GemmRequest request = gemm_request(args);
+  request.n = width, request.run = 0;
+  if (!reads_b(ops, request, reduction.down.form()))
+    fail<ShapeError>("{}: {} does not read down as {}", kOp, ops.traits.name,
+                     describe(reduction.down));
+}
+
 /// Checks that the operands have forms that the backend reads.
 void check_forms(const OpTable& ops, const GemmArgs& args) {
   const GemmRequest request = gemm_request(args);
@@ -169,6 +198,10 @@ bool reads_packed_weights(const OpTable& ops, DType dtype) {
   return gemm_operand_forms(ops, request) != unpacked;
 }
 
+bool makes_reduction(const OpTable& ops, DType dtype, int64_t rows) {
+  return dtype != DType::f64 && rows <= ops.reduced_rows;
+}
+
 void gemm(OpContext& context, const GemmArgs& args) {
   constexpr std::string_view kOp = "gemm";
   check_operand("a", args.a);
@@ -209,6 +242,7 @@ void gemm(OpContext& context, const GemmArgs& args) {
   if (args.epilogue.any()) check_epilogue(context.ops, args);
   check_forms(context.ops, args);
   if (!args.terms.empty()) check_terms(context.ops, args);
+  if (args.reduction.any()) check_reduction(context.ops, args);
   dispatch(context, kOp, context.ops.gemm, args);
 }
 
@@ -239,6 +273,13 @@ Cost cost_of(const GemmArgs& args) {
         cost, args.a.dtype(),
         2.0 * static_cast<double>(term.a.shape().elements()) * static_cast<double>(width));
     cost.bytes_read += term.a.bytes() + term.b.bytes();
+  }
+  if (const TermReduction& reduction = args.reduction; reduction.any()) {
+    add_vector_flops(
+        cost, args.a.dtype(),
+        2.0 * static_cast<double>(reduction.to.shape().elements()) * static_cast<double>(depth));
+    cost.bytes_read += reduction.down.bytes();
+    cost.bytes_written += reduction.to.bytes();
   }
   return cost;
 }

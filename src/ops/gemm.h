@@ -52,6 +52,16 @@ struct GemmTerm {
   int64_t first_column = 0;  // of the product: N' columns from here
 };
 
+/// What the terms of a forward with few rows read, made in the same op instead of by two before it:
+/// to [M, R] = factor · (a · downᵀ), rounded before it is multiplied by the factor, as a product
+/// and `scale` would. Each term's a is some of its columns.
+struct TermReduction {
+  Operand down;  // [R, K], of the dtype of a
+  Tensor to;     // of the dtype of a and c
+  double factor = 1;
+  bool any() const { return down.defined(); }
+};
+
 /// Maximum of r, each rounded up to whole steps of kernels, over all terms of a product together:
 /// their a stays in cache beside that of the product.
 inline constexpr int64_t kMostTermDepth = 1024;
@@ -75,6 +85,8 @@ struct GemmArgs {
   /// matrices that are not quantized, by ops that have them (`OpTable::product_terms`), and not of
   /// a weight_gradient.
   std::vector<GemmTerm> terms = {};
+  /// Only if `makes_reduction`.
+  TermReduction reduction = {};
 };
 
 /// ShapeError, with the form that the backend reads, for an operand in another form.
@@ -115,6 +127,9 @@ int64_t term_run(int64_t first_column, int64_t half);
 
 /// Whether products of these ops read a weight of `dtype` in another form if it is packed.
 bool reads_packed_weights(const OpTable& ops, DType dtype);
+
+/// Whether products of `rows` rows make what their terms read (`GemmArgs::reduction`).
+bool makes_reduction(const OpTable& ops, DType dtype, int64_t rows);
 
 /// out [N] f32 (f64 for f64) (= or +=) sum over the rows of x [M, N]: the gradient of a bias. The
 /// order of summation over rows is fixed.

@@ -19,6 +19,8 @@ struct OpTable {
   bool narrow_score_factors = false;
   /// Products add terms (`GemmArgs::terms`).
   bool product_terms = false;
+  /// The most rows of products that make what their terms read (`GemmArgs::reduction`); 0: none do.
+  int64_t reduced_rows = 0;
   /// Attention adds a bias of the scores (`AttentionProblem::bias`).
   bool biased_attention = false;
 

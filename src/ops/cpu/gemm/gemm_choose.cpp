@@ -181,6 +181,7 @@ void add_gemm(OpTable& table, CpuIsa isa) {
   table.expand_operand = expand_entry(isa);
   table.produced_forms = produced_forms;
   table.product_terms = true;
+  if (isa != CpuIsa::amx) table.reduced_rows = kFewRows;
   if (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx) {
     table.gemm_forms = forms<true>;
     table.convert_operand = {choose_convert<true>, launch_convert<CpuIsa::avx512>};

@@ -1,7 +1,8 @@
 #include "ops/cpu/gemm/gemm_few_rows.h"
 
 #include <algorithm>
-#include <vector>
+
+#include "ops/cpu/gemm/few_rows_terms.h"
 
 namespace viaduct::cpu {
 namespace {
@@ -39,74 +40,6 @@ struct Cut {
   }
 };
 
-/// Where column `column` of the product begins in b.
-const void* columns_of(const Operand& b, int64_t column, int64_t stride) {
-  const int64_t rows = b.form().plain() ? column : column / kTileColumns;
-  return static_cast<const std::byte*>(b.values().raw()) + rows * stride * dtype_bytes(b.dtype());
-}
-
-/// Whether the kernels read b in place.
-bool reads_in_place(GemmForm form, const Operand& b) {
-  return !b.form().plain() || form == GemmForm::forward;
-}
-
-/// Elements of the copied rows of A.
-template <class Element>
-int64_t copied_elements(const Operand& a) {
-  return few_rows_computed(a.dim(0)) * few_rows_stride<Element>(a.dim(1));
-}
-
-/// A product of A's rows, copied to `copied`, with all columns of b: its part of C is not set.
-template <class Element>
-FewRowsProductOf<Element> product_of(const Operand& a, const Operand& b, int64_t visit,
-                                     const FewRowsKernelsOf<Element>& rows, Element* copied) {
-  const Tensor& from = a.tensor();
-  rows.copy_rows(from.raw(), from.dtype(), from.stride(0), from.dim(0), from.dim(1), copied);
-  FewRowsProductOf<Element> product{.rows = from.dim(0), .depth = from.dim(1), .visit = visit};
-  product.a = copied;
-  product.b_dtype = b.dtype();
-  product.tiles = !b.form().plain();
-  product.b_stride = product.tiles ? tile_steps(from.dim(1)) * kTileElements : b.tensor().stride(0);
-  return product;
-}
-
-/// Adds a term to the sums of `columns` from column `first` of the product on; `product` is the
-/// term's `product_of`.
-template <class Element>
-void add_term(const GemmArgs& args, const GemmTerm& term, FewRowsProductOf<Element> product,
-              const FewRowsKernelsOf<Element>& rows, int64_t first, int64_t columns, float* sums,
-              int64_t stride) {
-  const int64_t width = term.b.dim(args.form == GemmForm::forward ? 0 : 1);
-  const int64_t from = std::max(first, term.first_column);
-  const int64_t end = std::min(first + columns, term.first_column + width);
-  if (from >= end) return;
-  product.c_stride = stride;
-  product.accumulate = true;
-  if ((from - first) % kTileColumns == 0) {
-    product.columns = end - from;
-    product.b = columns_of(term.b, from - term.first_column, product.b_stride);
-    product.c = sums + (from - first);
-    return rows.product(product);
-  }
-  // Products write whole tiles: of columns that begin inside of one, not among the sums.
-  alignas(64) float apart[kFewRows * kTileColumns] = {};
-  product.c = apart;
-  product.c_stride = kTileColumns;
-  for (int64_t column = from; column < end; column += kTileColumns) {
-    product.columns = std::min(kTileColumns, end - column);
-    product.b = columns_of(term.b, column - term.first_column, product.b_stride);
-    const auto for_each = [&](auto&& f) {
-      for (int64_t row = 0; row < product.rows; ++row) {
-        for (int64_t i = 0; i < product.columns; ++i)
-          f(sums[row * stride + (column - first) + i], apart[row * kTileColumns + i]);
-      }
-    };
-    for_each([](float& sum, float& there) { there = sum; });
-    rows.product(product);
-    for_each([](float& sum, float& there) { sum = there; });
-  }
-}
-
 }  // namespace
 
 bool has_few_rows(const GemmArgs& args) {
@@ -130,15 +63,14 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
                       void* workspace, float factor) {
   const Cut cut(args);
   auto* copied = static_cast<Element*>(workspace);
-  FewRowsProductOf<Element> shared = product_of(args.a, args.b, visit, rows, copied);
-  std::vector<FewRowsProductOf<Element>> of_terms;
-  copied += copied_elements<Element>(args.a);
-  for (const GemmTerm& term : args.terms) {
-    of_terms.push_back(product_of(term.a, term.b, kSumSteps, rows, copied));
-    copied += copied_elements<Element>(term.a);
-  }
+  FewRowsProductOf<Element> shared = product_of_rows(args.a, args.b, visit, copied);
+  copy_rows_of(args.a, rows, copied);
+  FewRowsTerms<Element> terms(args, shared, rows, kernels,
+                              copied + copied_elements<Element>(args.a));
   shared.c_stride = cut.halves * cut.columns();
-  const auto run_task = [&](int64_t task, int) {
+  const auto run_task = [&](int64_t index, int) {
+    if (index < terms.tasks()) return terms.run_task(index);
+    const int64_t task = index - terms.tasks();
     alignas(64) float sums[kFewRows * 2 * kMostColumns];
     const int64_t begin = task * cut.columns();
     FewRowsProductOf<Element> product = shared;
@@ -153,18 +85,18 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
                           .factor = factor};
     fetch_block(args, block);
     for (int64_t half = 0; half < cut.halves; ++half) {
-      const int64_t first = half * cut.width + begin;
-      product.b = columns_of(args.b, first, product.b_stride);
+      product.b = columns_of(args.b, half * cut.width + begin, product.b_stride);
       product.c = sums + half * cut.columns();
       rows.product(product);
-      for (size_t i = 0; i < of_terms.size(); ++i)
-        add_term(args, args.terms[i], of_terms[i], rows, first, product.columns, product.c,
-                 product.c_stride);
     }
+    for (int64_t half = 0; half < cut.halves; ++half)
+      terms.add(half * cut.width + begin, product.columns, sums + half * cut.columns(),
+                product.c_stride);
     finish_block(args, kernels, block);
   };
-  if (!cut.small(args)) return pool.run(cut.tasks(), run_task);
-  for (int64_t task = 0; task < cut.tasks(); ++task) run_task(task, 0);
+  const int64_t tasks = terms.tasks() + cut.tasks();
+  if (!cut.small(args)) return pool.run(tasks, run_task);
+  for (int64_t task = 0; task < tasks; ++task) run_task(task, 0);
 }
 
 template int64_t few_rows_workspace_bytes<bfloat16>(const GemmArgs&);
