@@ -64,12 +64,12 @@ INSTANTIATE_TEST_SUITE_P(Isa, TermReduction, testing::ValuesIn(test::testable_is
                          [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
 
 TEST_P(TermReduction, HasTheBitsOfOpsOfTheirOwn) {
-  const Sizes cases[] = {{1, 1, 1, {1}},           {1, 320, 576, {16}},      {2, 96, 40, {8, 8, 8}},
-                         {3, 130, 70, {5, 40}},    {5, 400, 1700, {16, 16}}, {8, 2048, 576, {64}},
-                         {8, 960, 1536, {20, 12}}, {4, 48, 31, {16, 1, 300}}};
+  const Sizes cases[] = {{1, 1, 1, {1}},          {1, 208, 576, {16}},      {2, 96, 40, {8, 8, 8}},
+                         {3, 130, 70, {5, 40}},   {5, 64, 1700, {16, 16}},  {8, 208, 576, {64}},
+                         {8, 96, 1536, {20, 12}}, {4, 48, 31, {16, 1, 300}}};
   for (const Sizes& s : cases) {
     for (const DType dtype : test::kKernelDTypes) {
-      for (const double factor : {1.0, 2.0, 0.3}) {
+      for (const double factor : {1.0, 0.3}) {
         SCOPED_TRACE(testing::Message() << s.rows << " x " << s.columns << " x " << s.depth << " "
                                         << dtype_name(dtype) << " times " << factor);
         const int64_t width = sum_of(s.ranks);
