@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/safetensors_reader.h"
 #include "support/layout_run.h"
 #include "support/moving_run.h"
 #include "support/paths.h"
@@ -96,21 +95,6 @@ std::vector<ModelLayout> cases() {
   return cases;
 }
 
-void expect_trace(const ModelLayout& one) {
-  const auto folder = test::test_data("golden") / one.model;
-  std::vector<std::string> overrides = one.layout.overrides;
-  for (const std::string& setting : test::reference_optimizer()) overrides.push_back(setting);
-  const auto got =
-      test::probe_layout(folder / "model", folder / "train.safetensors", true, overrides);
-  const SafetensorsFile file(folder / "train.safetensors");
-  for (int64_t step = 0; step < 10; ++step) {
-    const float loss = file.tensor("loss").data<float>()[step],
-                norm = file.tensor("grad_norm").data<float>()[step];
-    EXPECT_NEAR(got.at("loss").data<float>()[step], loss, 2e-4 * loss) << "step " << step + 1;
-    EXPECT_NEAR(got.at("grad_norm").data<float>()[step], norm, 2e-4 * norm) << "step " << step + 1;
-  }
-}
-
 class EncoderDecoderLayout : public testing::TestWithParam<ModelLayout> {};
 
 TEST_P(EncoderDecoderLayout, GivesTheReferencesGradients) {
@@ -118,7 +102,7 @@ TEST_P(EncoderDecoderLayout, GivesTheReferencesGradients) {
 }
 
 TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
-  expect_trace(GetParam());
+  test::expect_trace(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, EncoderDecoderLayout, testing::ValuesIn(cases()),
@@ -127,10 +111,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, EncoderDecoderLayout, testing::ValuesIn(cases())
 // Needs more micro-batches than the case for gradients has.
 TEST(EncoderDecoderStages, InAV) {
   for (const int own : {0, 1}) {
-    expect_trace({"t5", stages(own, 2, 1, 1,
-                               {"model.virtual_pipeline_model_parallel_size=2",
-                                "model.pipeline_schedule=dualpipe_v"},
-                               "v")});
+    test::expect_trace({"t5", stages(own, 2, 1, 1,
+                                     {"model.virtual_pipeline_model_parallel_size=2",
+                                      "model.pipeline_schedule=dualpipe_v"},
+                                     "v")});
   }
 }
 

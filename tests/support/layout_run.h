@@ -43,4 +43,8 @@ int expect_reference(const ModelLayout& c, double limit);
 /// The optimizer settings of the reference's ten steps (tests/data/golden), as overrides.
 std::vector<std::string> reference_optimizer();
 
+/// Checks that the losses and gradient norms of ten steps are those of the reference's trace, up to
+/// 2e-4 of each.
+void expect_trace(const ModelLayout& c);
+
 }  // namespace viaduct::test
