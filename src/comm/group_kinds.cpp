@@ -99,7 +99,7 @@ bool on_both_sides(const Mesh& mesh, const std::vector<int>& stages) {
 /// fewer tensor ranks.
 std::vector<GlobalRank> across_the_split(const Mesh& mesh, const std::vector<int>& stages,
                                          GlobalRank rank) {
-  GlobalRank lead = rank;
+  GlobalRank lead = rank;  // at the rank's place on that side
   for (const int stage : {0, mesh.size(Axis::pp) - 1}) {
     const std::vector<GlobalRank> there = mesh.places_in_stage(rank, stage);
     if (there.size() == 1 && mesh.split_parts(there.front()) == 1) lead = there.front();
@@ -178,10 +178,12 @@ std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank
 std::vector<std::vector<GlobalRank>> all_groups(const Mesh& mesh, GroupKind kind) {
   const KindRow& row = row_of(kind);
   std::vector<std::vector<GlobalRank>> groups;
+  std::vector<bool> known(row.stages == Stages::all ? 0 : static_cast<size_t>(mesh.ranks()));
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     if (row.stages != Stages::all) {
-      std::vector<GlobalRank> group = group_ranks(mesh, kind, {rank});
-      if (group.front().value == rank) groups.push_back(std::move(group));
+      if (known[static_cast<size_t>(rank)]) continue;
+      groups.push_back(group_ranks(mesh, kind, {rank}));
+      for (const GlobalRank member : groups.back()) known[static_cast<size_t>(member.value)] = true;
     } else if (mesh.leads(row.grid, {rank}, row.axes)) {
       groups.push_back(mesh.group(row.grid, {rank}, row.axes));
     }

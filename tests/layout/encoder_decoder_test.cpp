@@ -85,14 +85,10 @@ std::vector<LayoutCase> context_layouts() {
 }
 
 std::vector<ModelLayout> cases() {
-  std::vector<ModelLayout> cases;
-  for (const char* model : {"t5", "t5_v1_1"}) {
-    for (const LayoutCase& one : layouts()) cases.push_back({model, one});
-    for (const LayoutCase& one : context_layouts()) cases.push_back({model, one});
-    for (const LayoutCase& one : staged_layouts())
-      if (one.suits(model)) cases.push_back({model, one});
-  }
-  return cases;
+  std::vector<LayoutCase> all = layouts();
+  for (const auto& more : {context_layouts(), staged_layouts()})
+    all.insert(all.end(), more.begin(), more.end());
+  return test::models_in_layouts({"t5", "t5_v1_1"}, all);
 }
 
 class EncoderDecoderLayout : public testing::TestWithParam<ModelLayout> {};
@@ -122,13 +118,8 @@ TEST(EncoderDecoderStages, InAV) {
 TEST(EncoderDecoderStages, ARunGoesOnInAnotherLayout) {
   const LayoutCase chunks =
       stages(1, 2, 1, 1, {"model.virtual_pipeline_model_parallel_size=2"}, "chunks");
-  test::expect_goes_on(
-      {"checkpoint.pretrained_checkpoint=" + (test::test_data("golden") / "t5" / "model").string(),
-       "model.seq_length=16", "model.encoder_seq_length=24", "mixed_precision=fp32",
-       "dataset.mock=true", "train.train_iters=3", "train.global_batch_size=2",
-       "train.micro_batch_size=1", "optimizer.lr=1e-2", "scheduler.lr_warmup_iters=0",
-       "validation.eval_iters=0", "logger.log_interval=1"},
-      {{chunks, layout(1, 1, 1, 2)}, {layout(2, 1, 1, 1), chunks}}, 100);
+  test::expect_goes_on(test::three_steps("t5") + test::Overrides{"model.encoder_seq_length=24"},
+                       {{chunks, layout(1, 1, 1, 2)}, {layout(2, 1, 1, 1), chunks}}, 100);
 }
 
 }  // namespace

@@ -73,15 +73,6 @@ std::vector<LayoutCase> layouts() {
   return all;
 }
 
-std::vector<ModelLayout> cases() {
-  std::vector<ModelLayout> cases;
-  for (const char* model : {"t5", "t5_v1_1"}) {
-    for (const LayoutCase& one : layouts())
-      if (one.suits(model)) cases.push_back({model, one});
-  }
-  return cases;
-}
-
 class EncoderTensorLayout : public testing::TestWithParam<ModelLayout> {};
 
 TEST_P(EncoderTensorLayout, GivesTheReferencesGradients) {
@@ -92,7 +83,8 @@ TEST_P(EncoderTensorLayout, TenStepsFollowTheTrace) {
   test::expect_trace(GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, EncoderTensorLayout, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, EncoderTensorLayout,
+                         testing::ValuesIn(test::models_in_layouts({"t5", "t5_v1_1"}, layouts())),
                          [](const auto& info) { return info.param.name(); });
 
 /// PEFT's gradients of adapters in both halves.
@@ -112,27 +104,13 @@ TEST(EncoderTensor, AdaptersOfBothHalves) {
   }
 }
 
-test::Overrides three_steps(const char* model) {
-  return {
-      "checkpoint.pretrained_checkpoint=" + (test::test_data("golden") / model / "model").string(),
-      "model.seq_length=16",
-      "model.encoder_seq_length=24",
-      "mixed_precision=fp32",
-      "dataset.mock=true",
-      "train.train_iters=3",
-      "train.global_batch_size=2",
-      "train.micro_batch_size=1",
-      "optimizer.lr=1e-2",
-      "scheduler.lr_warmup_iters=0",
-      "validation.eval_iters=0",
-      "logger.log_interval=1"};
-}
-
 /// Weights, masters and moments have the same bits, and the next step is that of one rank.
 TEST(EncoderTensor, ARunGoesOnInAnotherLayout) {
   const LayoutCase wide = halves({.etp = 2, .pp = 2}), narrow = halves({.tp = 2, .dp = 2}, {kFull});
-  test::expect_goes_on(three_steps("t5"), {{wide, narrow}, {narrow, layout(1, 1, 2, 1)}}, 100);
-  test::expect_goes_on(three_steps("t5_v1_1"), {{layout(2, 1, 1, 1), wide}}, 50);
+  const test::Overrides rows{"model.encoder_seq_length=24"};
+  test::expect_goes_on(test::three_steps("t5") + rows,
+                       {{wide, narrow}, {narrow, layout(1, 1, 2, 1)}}, 100);
+  test::expect_goes_on(test::three_steps("t5_v1_1") + rows, {{layout(2, 1, 1, 1), wide}}, 50);
 }
 
 /// After steps whose states and shards are cut in another way on the other side all stages have the

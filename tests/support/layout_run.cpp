@@ -64,6 +64,15 @@ void PrintTo(const ModelLayout& c, std::ostream* os) {
   *os << c.name();
 }
 
+std::vector<ModelLayout> models_in_layouts(const std::vector<std::string>& models,
+                                           const std::vector<LayoutCase>& layouts) {
+  std::vector<ModelLayout> all;
+  for (const std::string& model : models)
+    for (const LayoutCase& one : layouts)
+      if (one.suits(model)) all.push_back({model, one});
+  return all;
+}
+
 int expect_reference(const ModelLayout& c, double limit) {
   const auto folder = test_data("golden") / c.model, golden = folder / "golden.safetensors";
   const auto got = probe_layout(folder / "model", golden, false, c.layout.overrides);

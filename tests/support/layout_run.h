@@ -36,6 +36,9 @@ struct ModelLayout {
   std::string name() const { return model + "_" + layout.name; }
 };
 void PrintTo(const ModelLayout& c, std::ostream* os);
+/// Each of the models in each of the layouts that suit it.
+std::vector<ModelLayout> models_in_layouts(const std::vector<std::string>& models,
+                                           const std::vector<LayoutCase>& layouts);
 /// Checks that its logits, loss and gradients are the reference's up to this relative error.
 /// Returns the number of gradients.
 int expect_reference(const ModelLayout& c, double limit);
