@@ -183,8 +183,8 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "etp: tp of the encoder's stages; 0: tensor_model_parallel_size.")
       .range(0, kMostRanks)
       .constraint(
-          "needs encoder_pipeline_model_parallel_size above 0; 0 or tp, for a vision tower also a "
-          "divisor or a multiple of tp");
+          "needs encoder_pipeline_model_parallel_size above 0; a divisor or a multiple of tp that "
+          "divides what is cut over the encoder's tensor ranks");
   group
       .field("context_parallel_size", config.context_parallel_size,
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "

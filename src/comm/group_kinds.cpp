@@ -88,6 +88,31 @@ std::vector<int> stages_of(const Mesh& mesh, Stages stages) {
   return last == 0 ? std::vector{0} : std::vector{0, last};
 }
 
+/// Whether stages of both sides of a split mesh are among them.
+bool on_both_sides(const Mesh& mesh, const std::vector<int>& stages) {
+  return mesh.is_split() && stages.front() < mesh.front_stages() &&
+         stages.back() >= mesh.front_stages();
+}
+
+/// What the two sides of a split mesh hold is cut differently, and so are the shards of it: the
+/// ranks of an instance of the optimizer that hold the rows which one rank has on the side with
+/// fewer tensor ranks.
+std::vector<GlobalRank> across_the_split(const Mesh& mesh, const std::vector<int>& stages,
+                                         GlobalRank rank) {
+  GlobalRank lead = rank;  // at the rank's place on that side
+  for (const int stage : {0, mesh.size(Axis::pp) - 1}) {
+    const std::vector<GlobalRank> there = mesh.places_in_stage(rank, stage);
+    if (there.size() == 1 && mesh.split_parts(there.front()) == 1) lead = there.front();
+  }
+  std::vector<GlobalRank> ranks;
+  for (const GlobalRank one : mesh.group(lead, {Axis::dp_inner})) {
+    for (const int stage : stages)
+      for (const GlobalRank place : mesh.places_in_stage(one, stage)) ranks.push_back(place);
+  }
+  std::ranges::sort(ranks, {}, &GlobalRank::value);
+  return ranks;
+}
+
 template <class F>
 void for_each_kind(F f) {
   for (int i = 0; i < kGroupKinds; ++i)
@@ -138,9 +163,14 @@ std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank
         ranks.begin() + mesh.coordinate(rank, Axis::tp).value / parts * ptrdiff_t{parts};
     return {first, first + parts};
   }
+  const std::vector<int> stages = stages_of(mesh, row.stages);
+  if (on_both_sides(mesh, stages)) {
+    const int own = mesh.coordinate(rank, Axis::pp).value;
+    if (std::ranges::find(stages, own) == stages.end()) return {rank};
+    return across_the_split(mesh, stages, rank);
+  }
   const std::vector<GlobalRank> ranks = mesh.at_each_stage(rank);
-  for (const int stage : stages_of(mesh, row.stages))
-    some.push_back(ranks[static_cast<size_t>(stage)]);
+  for (const int stage : stages) some.push_back(ranks[static_cast<size_t>(stage)]);
   if (std::ranges::find(some, rank) == some.end()) return {rank};
   return some;
 }
@@ -148,10 +178,12 @@ std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank
 std::vector<std::vector<GlobalRank>> all_groups(const Mesh& mesh, GroupKind kind) {
   const KindRow& row = row_of(kind);
   std::vector<std::vector<GlobalRank>> groups;
+  std::vector<bool> known(row.stages == Stages::all ? 0 : static_cast<size_t>(mesh.ranks()));
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     if (row.stages != Stages::all) {
-      std::vector<GlobalRank> group = group_ranks(mesh, kind, {rank});
-      if (group.front().value == rank) groups.push_back(std::move(group));
+      if (known[static_cast<size_t>(rank)]) continue;
+      groups.push_back(group_ranks(mesh, kind, {rank}));
+      for (const GlobalRank member : groups.back()) known[static_cast<size_t>(member.value)] = true;
     } else if (mesh.leads(row.grid, {rank}, row.axes)) {
       groups.push_back(mesh.group(row.grid, {rank}, row.axes));
     }

@@ -14,6 +14,7 @@
 #include "model/parameter_maker.h"
 #include "nn/attention.h"
 #include "nn/embedding.h"
+#include "nn/encoded_parts.h"
 #include "nn/encoder_rows.h"
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
@@ -300,7 +301,8 @@ ParameterPointer held_by(const ParameterPointer& parameter, const ModelPlace& pl
 /// What leaves a chunk without the head: a block, the decoder's embedding or the head comes next.
 std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelConfig& c,
                                                                   const ChunkLayers& held,
-                                                                  int split_parts) {
+                                                                  int split_parts,
+                                                                  bool encoded_in_parts) {
   if (held.ends_in_encoder() && held.encoder.of_images) {
     return [c, split_parts, tower = held.encoder](const RankContext& context, const Batch& batch) {
       return edge_behind_tower(c, tower, split_parts, context, batch);
@@ -314,8 +316,11 @@ std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelCon
     Edge edge;
     if (stream)
       edge.push_back(stream_edge(context, in_encoder ? encoder_rows(batch).rows : batch, hidden));
-    if (encoded && encoder_rows(batch).encodes())
-      edge.push_back(encoded_edge(context, encoder_rows(batch).rows, hidden));
+    if (encoded && encoder_rows(batch).encodes()) {
+      const Batch& rows = encoder_rows(batch).rows;
+      edge.push_back(in_encoder && encoded_in_parts ? encoded_part_edge(context, rows, hidden)
+                                                    : encoded_edge(context, rows, hidden));
+    }
     return edge;
   };
 }
@@ -465,6 +470,10 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     }
     if (layers.embedding) {
       if (config.vision.any()) build_image_gather(maker, chunk.layers);
+      if (encoded_in_parts(maker)) {
+        chunk.layers.emplace_back(Layer{"encoder.parts", {}})
+            .segments.push_back(std::make_unique<EncodedPartsSegment>(config.hidden));
+      }
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
         position_table =
@@ -503,7 +512,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));
     } else {
-      chunk.after = edge_behind(config, layers, place.split_parts);
+      chunk.after = edge_behind(config, layers, place.split_parts, encoded_in_parts(maker));
     }
     chunks.push_back(std::move(chunk));
   }

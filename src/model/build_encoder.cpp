@@ -6,6 +6,7 @@
 #include "model/family.h"
 #include "nn/cross_attention.h"
 #include "nn/embedding.h"
+#include "nn/encoded_parts.h"
 #include "nn/encoder_output.h"
 
 namespace viaduct {
@@ -70,6 +71,11 @@ RelativeBias encoder_bias(const BlockMaker& decoder) {
   return relative_bias(encoder_maker(decoder), "relative_positions");
 }
 
+bool encoded_in_parts(const BlockMaker& maker) {
+  return maker.config.encoder.any() && maker.place.split_parts > 1 &&
+         !maker.settings.sequence_parallel;
+}
+
 void build_encoder(const BlockMaker& decoder, const EncoderChunk& held,
                    const ParameterPointer& tokens, const RelativeBias& relative,
                    const RotaryTables& rotary, std::vector<Layer>& layers) {
@@ -98,6 +104,8 @@ void build_encoder(const BlockMaker& decoder, const EncoderChunk& held,
   add("encoder.norm", std::make_unique<EncoderOutputSegment>(
                           maker.make.norm("encoder.norm", maker.names.final_norm, c.hidden, c.norm,
                                           stream_gradient(maker.settings))));
+  if (encoded_in_parts(decoder))
+    add("encoder.part", std::make_unique<EncodedPartSegment>(c.hidden));
 }
 
 }  // namespace viaduct

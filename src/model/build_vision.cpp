@@ -13,6 +13,7 @@
 #include "nn/image_projector.h"
 #include "nn/patch_embedding.h"
 #include "nn/pooled_projector.h"
+#include "nn/split_rows.h"
 
 namespace viaduct {
 namespace {
@@ -257,8 +258,8 @@ Edge edge_behind_tower(const ModelConfig& text, const EncoderChunk& held, int sp
   const Batch& rows = encoder_rows(batch).rows;
   if (held.norm) {
     const int64_t all = rows.stream_tokens / vision.tokens() * vision.rows();
-    EdgeTensor features = image_features_edge(
-        context, split_parts > 1 ? image_part_rows(context, all) : all, text.hidden);
+    EdgeTensor features =
+        image_features_edge(context, split_parts > 1 ? split_rows(context, all) : all, text.hidden);
     features.needs_gradient = vision.trains_features();
     return {features};
   }

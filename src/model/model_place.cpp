@@ -22,6 +22,10 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
     place.expert_domains = mesh.size(Grid::expert, Axis::ep_outer);
   }
   place.vocabulary_multiple = parallelism.vocabulary_multiple;
+  // Both halves of a model with an encoder read the token table, which then has as many padded rows
+  // on the side with fewer tensor ranks as on the other.
+  if (mesh.is_split() && !mesh.parts().encoder_stages.empty())
+    place.vocabulary_multiple *= std::max(mesh.front_tp(), mesh.size(Axis::tp)) / place.tp;
   place.pp = groups.stages(), place.pp_rank = groups.stage();
   place.split_parts = mesh.split_parts({groups.world().rank()});
   place.embedding_stages = mesh.parts().embedding_stages;

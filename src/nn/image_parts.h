@@ -1,14 +1,10 @@
 #pragma once
 // Rows of image features over tensor ranks, where those of the vision tower are more or fewer than
-// those of the text model: the side with more of them has a part of the rows on each, as messages
-// have them (pipeline/stage_peers.h), and one gather makes them whole.
+// those of the text model (nn/split_rows.h).
 
 #include "nn/image_projector.h"
 
 namespace viaduct {
-
-/// Rows of `all` that this rank has of the features between the two sides.
-int64_t image_part_rows(const RankContext& context, int64_t all);
 
 /// At the end of a tower: the rank's part of the rows of its images. `needs_gradient`: of what made
 /// the features.

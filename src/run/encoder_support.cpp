@@ -1,14 +1,17 @@
 #include "run/encoder_support.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "config/choice.h"
 #include "config/nearest_valid.h"
+#include "optim/state_config.h"
 #include "precision/precision_config.h"
 #include "run/graph_config.h"
 #include "run/parallel_settings.h"
 #include "run/refusals.h"
+#include "tensor/state_formats.h"
 
 namespace viaduct {
 namespace {
@@ -50,7 +53,7 @@ void validate_stages(const RunConfig& config, Problems& problems) {
                  layers, nearest_divisor(stages, layers));
   }
   const int own = sizes.encoder_tensor();
-  if (images && own != tp) {
+  if (own != tp && !unknown) {
     if (own % tp != 0 && tp % own != 0) {
       problems.add(
           "{}: {}: neither it nor tensor_model_parallel_size = {} divides the other; nearest: {}",
@@ -62,11 +65,6 @@ void validate_stages(const RunConfig& config, Problems& problems) {
           "tensor_model_parallel_size = {}; expected false",
           kTensor, tensor, tp);
     }
-  } else if (own != tp && !unknown) {
-    problems.add(
-        "{}: {} that differs from tensor_model_parallel_size = {} is not implemented for an "
-        "encoder-decoder model; nearest: 0 or {}",
-        kTensor, tensor, tp, tp);
   }
   if (config.dist.use_tp_pp_dp_mapping) {
     problems.add(
@@ -77,10 +75,40 @@ void validate_stages(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// The token table of an encoder whose tensor ranks are not as many as the decoder's: both sides
+/// update their copies, cut in different places, and they must stay the same.
+void validate_own_tensor_ranks(const RunConfig& config, Problems& problems) {
+  const ParallelConfig& sizes = config.parallel;
+  if (encoder_layers(config) == 0 || sizes.encoder_tensor() == sizes.tensor_model_parallel_size)
+    return;
+  Refusals refuse(problems, "with model.encoder_tensor_model_parallel_size other than tp",
+                  "the same number of tensor ranks");
+  constexpr const char* kCopies = "the two cuts of the token table would drift apart";
+  const OptimizerKind kind = config.optimizer.optimizer;
+  refuse.expect(kind != OptimizerKind::adafactor, "optimizer.optimizer", choice_name(kind), "adam",
+                kCopies);
+  refuse.expect(!config.ddp.shares_state(), "ddp.outer_dp_sharding_strategy",
+                choice_name(config.ddp.outer_dp_sharding_strategy), "no_shard",
+                "shards of the token table go over all instances");
+  PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
+  apply_state_formats(config.optimizer_state, recipe);
+  const int64_t multiple = config.model.make_vocab_size_divisible_by,
+                row = config.model.hidden_size.value_or(kStateGroup);
+  if (recipe.scaled_state() && multiple * row % kStateGroup != 0) {
+    const int64_t step = kStateGroup / std::gcd(kStateGroup, row);
+    problems.add(
+        "model.make_vocab_size_divisible_by: {} rows of {} features cut groups of {} elements of "
+        "the optimizer's state, which has a scale for each, and encoder_tensor_model_parallel_size "
+        "differs from tensor_model_parallel_size; nearest: {}",
+        multiple, row, kStateGroup, nearest_multiple(multiple, step));
+  }
+}
+
 }  // namespace
 
 void validate_encoder(const RunConfig& config, Problems& problems) {
   validate_stages(config, problems);
+  validate_own_tensor_ranks(config, problems);
   if (config.model.encoder.encoder_num_layers.value_or(0) == 0) return;
   if (config.model.encoder.encoder_seq_length.value_or(1) == 0) {
     problems.add("model.encoder_seq_length: 0, and the encoder has {} layers; expected at least 1",
@@ -100,14 +128,16 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
   }
   refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
                 true, false);
-  const int64_t tokens = encoder_tokens(config), tp = parallel.tensor_model_parallel_size;
+  const int64_t tokens = encoder_tokens(config), tp = most_tensor_ranks(parallel);
   if (parallel.sequence_parallel.value_or(false) && tokens % tp != 0) {
     const int64_t length = config.model.encoder.encoder_seq_length.value();
     problems.add(
         "model.sequence_parallel: the {} tokens of the encoder's rows of a micro-batch "
         "(encoder_seq_length · rows of a context rank = {} · {}) are not divisible by "
-        "tensor_model_parallel_size = {}; nearest: {} tokens",
-        tokens, length, tokens / length, tp, nearest_multiple(tokens, tp));
+        "{}tensor_model_parallel_size = {}; nearest: {} tokens",
+        tokens, length, tokens / length,
+        tp == parallel.tensor_model_parallel_size ? "" : "encoder_", tp,
+        nearest_multiple(tokens, tp));
   }
   refuse.expect(!captures_layers(config) && !captures_steps(config), "model.cuda_graph_impl",
                 choice_name(config.graph.cuda_graph_impl), "none");

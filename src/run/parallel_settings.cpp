@@ -28,6 +28,15 @@ int64_t encoder_tokens(const RunConfig& config) {
   return config.model.encoder.encoder_seq_length.value_or(0) * rows;
 }
 
+int most_tensor_ranks(const ParallelConfig& sizes) {
+  return std::max(sizes.tensor_model_parallel_size, sizes.encoder_tensor());
+}
+
+int table_ranks(const RunConfig& config) {
+  return encoder_layers(config) > 0 ? most_tensor_ranks(config.parallel)
+                                    : config.parallel.tensor_model_parallel_size;
+}
+
 int expert_domains(const RunConfig& config) {
   const MoeFields& moe = config.model.moe;
   const auto& domain = config.dist.nvlink_domain_size;
@@ -103,8 +112,8 @@ void resolve_parallel(RunConfig& config) {
   const auto& length = config.model.seq_length;
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
                        length.value() / cp * config.train.micro_batch_rows() % tp == 0;
-  const bool encoder_divides =
-      config.model.encoder.encoder_num_layers.value_or(0) == 0 || encoder_tokens(config) % tp == 0;
+  const bool encoder_divides = config.model.encoder.encoder_num_layers.value_or(0) == 0 ||
+                               encoder_tokens(config) % most_tensor_ranks(sizes) == 0;
   sizes.sequence_parallel.resolve(tp > 1 && divides && encoder_divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
   // It replaces both; this also holds for a configuration written out with all its fields.

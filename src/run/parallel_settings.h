@@ -20,6 +20,13 @@ int64_t encoder_layers(const RunConfig& config);
 /// on each. 0 while their length is not known.
 int64_t encoder_tokens(const RunConfig& config);
 
+/// Tensor ranks of a stage of the encoder or of the decoder, whichever has more.
+int most_tensor_ranks(const ParallelConfig& sizes);
+
+/// Tensor ranks over which the token table is cut, of the encoder's side or the decoder's,
+/// whichever has more: a vision tower has none.
+int table_ranks(const RunConfig& config);
+
 /// Fast domains in which ranks that exchange tokens lie, where tokens are sent by domain; else 1.
 /// That an explicit `hierarchical` fits is validated (rules/expert_exchange.cpp).
 int expert_domains(const RunConfig& config);

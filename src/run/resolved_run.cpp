@@ -63,8 +63,7 @@ Parallelism parallelism_of(const RunConfig& config, const ModelConfig& model) {
   p.layer_map = model.vision.any()
                     ? with_tower(std::move(p.layer_map), model.vision.read_layers(), own_stages)
                     : with_encoder(std::move(p.layer_map), model.encoder.layers, own_stages);
-  if (parallel.tensor_model_parallel_size > 1)
-    p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
+  if (table_ranks(config) > 1) p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
   p.schedule = schedule_settings(config.pipeline, chunks, own_stages);
   p.executor = executor_settings(config.pipeline);
   p.message_format = message_format(config.pipeline);

@@ -129,7 +129,7 @@ void ParameterStore::finish_gradients(OpContext& context) {
   }
   gradients_->finish(context);
   scale_means_of_other_grids(context);
-  sum_replica_gradients(context, runs_, groups_, offloaded());
+  sum_replica_gradients(context, parameters(), runs_, groups_, offloaded());
   widen_run_gradients(context);
 }
 

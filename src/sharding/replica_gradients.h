@@ -13,8 +13,10 @@ namespace viaduct {
 
 /// Sums the runs of parts with partial replica gradients over the tensor ranks that hold them
 /// (groups tp and tp.kv), one message a group, and then parameters of several stages over
-/// the groups of these. Replicas have runs of equal ranges.
-void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
-                           const ParallelGroups& groups, OffloadedBlocks* blocks = nullptr);
+/// the groups of these. Replicas have runs of equal ranges, except those of stages with different
+/// tensor sizes, which are summed as whole tables, one message each. `parameters`: the rank's.
+void sum_replica_gradients(OpContext& context, const std::vector<const Parameter*>& parameters,
+                           const std::vector<ShardRun>& runs, const ParallelGroups& groups,
+                           OffloadedBlocks* blocks = nullptr);
 
 }  // namespace viaduct

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/safetensors_reader.h"
 #include "support/layout_run.h"
 #include "support/moving_run.h"
 #include "support/paths.h"
@@ -86,29 +85,10 @@ std::vector<LayoutCase> context_layouts() {
 }
 
 std::vector<ModelLayout> cases() {
-  std::vector<ModelLayout> cases;
-  for (const char* model : {"t5", "t5_v1_1"}) {
-    for (const LayoutCase& one : layouts()) cases.push_back({model, one});
-    for (const LayoutCase& one : context_layouts()) cases.push_back({model, one});
-    for (const LayoutCase& one : staged_layouts())
-      if (one.suits(model)) cases.push_back({model, one});
-  }
-  return cases;
-}
-
-void expect_trace(const ModelLayout& one) {
-  const auto folder = test::test_data("golden") / one.model;
-  std::vector<std::string> overrides = one.layout.overrides;
-  for (const std::string& setting : test::reference_optimizer()) overrides.push_back(setting);
-  const auto got =
-      test::probe_layout(folder / "model", folder / "train.safetensors", true, overrides);
-  const SafetensorsFile file(folder / "train.safetensors");
-  for (int64_t step = 0; step < 10; ++step) {
-    const float loss = file.tensor("loss").data<float>()[step],
-                norm = file.tensor("grad_norm").data<float>()[step];
-    EXPECT_NEAR(got.at("loss").data<float>()[step], loss, 2e-4 * loss) << "step " << step + 1;
-    EXPECT_NEAR(got.at("grad_norm").data<float>()[step], norm, 2e-4 * norm) << "step " << step + 1;
-  }
+  std::vector<LayoutCase> all = layouts();
+  for (const auto& more : {context_layouts(), staged_layouts()})
+    all.insert(all.end(), more.begin(), more.end());
+  return test::models_in_layouts({"t5", "t5_v1_1"}, all);
 }
 
 class EncoderDecoderLayout : public testing::TestWithParam<ModelLayout> {};
@@ -118,7 +98,7 @@ TEST_P(EncoderDecoderLayout, GivesTheReferencesGradients) {
 }
 
 TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
-  expect_trace(GetParam());
+  test::expect_trace(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, EncoderDecoderLayout, testing::ValuesIn(cases()),
@@ -127,10 +107,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, EncoderDecoderLayout, testing::ValuesIn(cases())
 // Needs more micro-batches than the case for gradients has.
 TEST(EncoderDecoderStages, InAV) {
   for (const int own : {0, 1}) {
-    expect_trace({"t5", stages(own, 2, 1, 1,
-                               {"model.virtual_pipeline_model_parallel_size=2",
-                                "model.pipeline_schedule=dualpipe_v"},
-                               "v")});
+    test::expect_trace({"t5", stages(own, 2, 1, 1,
+                                     {"model.virtual_pipeline_model_parallel_size=2",
+                                      "model.pipeline_schedule=dualpipe_v"},
+                                     "v")});
   }
 }
 
@@ -138,13 +118,8 @@ TEST(EncoderDecoderStages, InAV) {
 TEST(EncoderDecoderStages, ARunGoesOnInAnotherLayout) {
   const LayoutCase chunks =
       stages(1, 2, 1, 1, {"model.virtual_pipeline_model_parallel_size=2"}, "chunks");
-  test::expect_goes_on(
-      {"checkpoint.pretrained_checkpoint=" + (test::test_data("golden") / "t5" / "model").string(),
-       "model.seq_length=16", "model.encoder_seq_length=24", "mixed_precision=fp32",
-       "dataset.mock=true", "train.train_iters=3", "train.global_batch_size=2",
-       "train.micro_batch_size=1", "optimizer.lr=1e-2", "scheduler.lr_warmup_iters=0",
-       "validation.eval_iters=0", "logger.log_interval=1"},
-      {{chunks, layout(1, 1, 1, 2)}, {layout(2, 1, 1, 1), chunks}}, 100);
+  test::expect_goes_on(test::three_steps("t5") + test::Overrides{"model.encoder_seq_length=24"},
+                       {{chunks, layout(1, 1, 1, 2)}, {layout(2, 1, 1, 1), chunks}}, 100);
 }
 
 }  // namespace

@@ -110,22 +110,15 @@ std::vector<LayoutCase> layouts() {
   return all;
 }
 
-std::vector<ModelLayout> cases() {
-  std::vector<ModelLayout> cases;
-  for (const char* model : {"gemma3_images", "llava_clip", "llava_siglip"}) {
-    for (const LayoutCase& one : layouts())
-      if (one.suits(model)) cases.push_back({model, one});
-  }
-  return cases;
-}
-
 class TowerStagesLayout : public testing::TestWithParam<ModelLayout> {};
 
 TEST_P(TowerStagesLayout, GivesTheReferencesGradients) {
   EXPECT_GT(test::expect_reference(GetParam(), 2e-5), 40);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, TowerStagesLayout, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, TowerStagesLayout,
+                         testing::ValuesIn(test::models_in_layouts(
+                             {"gemma3_images", "llava_clip", "llava_siglip"}, layouts())),
                          [](const auto& info) { return info.param.name(); });
 
 /// Every tensor that the probe of a layout dumps is that of one rank with the same micro-batches.
@@ -163,22 +156,10 @@ TEST(TowerStages, FrozenPartsHaveTheGradientsOfOneRank) {
 
 /// Weights, masters and moments have the same bits, and the next steps are those of one rank.
 TEST(TowerStages, ARunGoesOnInAnotherLayout) {
-  const test::Overrides run{"checkpoint.pretrained_checkpoint=" +
-                                (test::test_data("golden") / "llava_clip" / "model").string(),
-                            "model.seq_length=16",
-                            "mixed_precision=fp32",
-                            "dataset.mock=true",
-                            "train.train_iters=3",
-                            "train.global_batch_size=2",
-                            "train.micro_batch_size=1",
-                            "optimizer.lr=1e-2",
-                            "scheduler.lr_warmup_iters=0",
-                            "validation.eval_iters=0",
-                            "logger.log_interval=1"};
   LayoutCase chunks = stages(2, 1, 1, 2, 1, {"model.pipeline_model_parallel_layout=E|t|t|L"});
   std::erase(chunks.overrides, kFirst);
   chunks.name += "_chunks";
-  test::expect_goes_on(run,
+  test::expect_goes_on(test::three_steps("llava_clip"),
                        {{stages(2, 1, 1, 1, 1), layout(2, 1, 1, 1)},
                         {layout(1, 1, 1, 2), stages(1, 1, 1, 2, 1)},
                         {chunks, layout(1, 1, 1, 2)},

@@ -1,5 +1,7 @@
 #include "support/layout_run.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <ostream>
 
@@ -62,10 +64,35 @@ void PrintTo(const ModelLayout& c, std::ostream* os) {
   *os << c.name();
 }
 
+std::vector<ModelLayout> models_in_layouts(const std::vector<std::string>& models,
+                                           const std::vector<LayoutCase>& layouts) {
+  std::vector<ModelLayout> all;
+  for (const std::string& model : models)
+    for (const LayoutCase& one : layouts)
+      if (one.suits(model)) all.push_back({model, one});
+  return all;
+}
+
 int expect_reference(const ModelLayout& c, double limit) {
   const auto folder = test_data("golden") / c.model, golden = folder / "golden.safetensors";
   const auto got = probe_layout(folder / "model", golden, false, c.layout.overrides);
   return expect_gradients_of(got, SafetensorsFile(golden), limit);
+}
+
+void expect_trace(const ModelLayout& c) {
+  const auto folder = test_data("golden") / c.model;
+  std::vector<std::string> overrides = c.layout.overrides;
+  for (const std::string& setting : reference_optimizer()) overrides.push_back(setting);
+  const auto got = probe_layout(folder / "model", folder / "train.safetensors", true, overrides);
+  const SafetensorsFile file(folder / "train.safetensors");
+  for (const char* name : {"loss", "grad_norm"}) {
+    const Tensor expected = file.tensor(name);
+    for (int64_t step = 0; step < 10; ++step) {
+      const float value = expected.data<float>()[step];
+      EXPECT_NEAR(got.at(name).data<float>()[step], value, 2e-4 * value)
+          << name << ", step " << step + 1;
+    }
+  }
 }
 
 std::vector<std::string> reference_optimizer() {

@@ -36,11 +36,18 @@ struct ModelLayout {
   std::string name() const { return model + "_" + layout.name; }
 };
 void PrintTo(const ModelLayout& c, std::ostream* os);
+/// Each of the models in each of the layouts that suit it.
+std::vector<ModelLayout> models_in_layouts(const std::vector<std::string>& models,
+                                           const std::vector<LayoutCase>& layouts);
 /// Checks that its logits, loss and gradients are the reference's up to this relative error.
 /// Returns the number of gradients.
 int expect_reference(const ModelLayout& c, double limit);
 
 /// The optimizer settings of the reference's ten steps (tests/data/golden), as overrides.
 std::vector<std::string> reference_optimizer();
+
+/// Checks that the losses and gradient norms of ten steps are those of the reference's trace, up to
+/// 2e-4 of each.
+void expect_trace(const ModelLayout& c);
 
 }  // namespace viaduct::test

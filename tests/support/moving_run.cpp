@@ -3,11 +3,26 @@
 #include <gtest/gtest.h>
 
 #include "support/checkpoint_tensors.h"
+#include "support/paths.h"
 #include "support/rank_trainers.h"
 #include "support/temporary_folder.h"
 #include "train/trainer.h"
 
 namespace viaduct::test {
+
+Overrides three_steps(const std::string& model) {
+  return {"checkpoint.pretrained_checkpoint=" + (test_data("golden") / model / "model").string(),
+          "model.seq_length=16",
+          "mixed_precision=fp32",
+          "dataset.mock=true",
+          "train.train_iters=3",
+          "train.global_batch_size=2",
+          "train.micro_batch_size=1",
+          "optimizer.lr=1e-2",
+          "scheduler.lr_warmup_iters=0",
+          "validation.eval_iters=0",
+          "logger.log_interval=1"};
+}
 
 void expect_goes_on(const Overrides& run,
                     const std::vector<std::pair<LayoutCase, LayoutCase>>& moves, size_t least) {

@@ -9,6 +9,9 @@
 
 namespace viaduct::test {
 
+/// Three steps on mock data of a model of the reference (tests/data/golden), in FP32.
+Overrides three_steps(const std::string& model);
+
 /// For each pair: `run` of three steps saves after two in the first layout. Loaded in the second
 /// one, the weights, masters and moments, more than `least` tensors, have the same bits, and the
 /// third step's loss is that of one rank.

@@ -21,10 +21,10 @@ class Finding(Exception):
 
 
 class Case:
-    def __init__(self, random, knobs, runner, folder, with_mpi, inputs):
+    def __init__(self, random, knobs, runner, folder, with_mpi, inputs, family=None):
         self.random, self.knobs, self.runner, self.folder = random, knobs, runner, folder
         self.names = {knob.name for knob in knobs}
-        self.configuration = random_configuration(random, knobs, with_mpi, inputs)
+        self.configuration = random_configuration(random, knobs, with_mpi, inputs, family)
         self.sessions = []
 
     def path(self, name):

@@ -100,14 +100,14 @@ def begin_with_model(random, what, inputs):
     what["checkpoint.pretrained_checkpoint"] = inputs.base(random.choice(["run", "hf", "gguf", "gguf"]))
 
 
-def choose_tuning(random, what, inputs):
-    """Settings of fine-tuning, in a part of the cases; true if the model is one that exists."""
+def choose_tuning(random, what, inputs, keeps_family):
+    """Settings of fine-tuning, in a part of the cases; true if the model is one that exists, which is of another family."""
     has_experts = "model.num_moe_experts" in what
     if random.random() < 0.25:
         choose_conversations(random, what, inputs)
     if not has_experts and random.random() < 0.25:
         choose_adapters(random, what)
-    if not has_experts and random.random() < (0.5 if "peft.scheme" in what else 0.1):
+    if not has_experts and not keeps_family and random.random() < (0.5 if "peft.scheme" in what else 0.1):
         begin_with_model(random, what, inputs)
         return True
     return False
@@ -125,19 +125,21 @@ def shrink_fp64(what, has_model):
             what["model.moe_shared_expert_intermediate_size"] = OF_FP64["model.ffn_hidden_size"]
 
 
-def choose_what(random, knobs, configuration, inputs):
+def choose_what(random, knobs, configuration, inputs, family):
     by_name = {knob.name: knob for knob in knobs}
-    family = random.choice(by_name["model.family"].choices)
-    what = {**TINY, **sizes_of_family(family), "model.family": family}
+    chosen = family or random.choice(by_name["model.family"].choices)
+    what = {**TINY, **sizes_of_family(chosen), "model.family": chosen}
     what["model.num_layers"] = random.choice([2, 4, 4, 8])
     what["model.seq_length"] = random.choice([32, 32, 64, 128])
     what["train.global_batch_size"] = random.choice([4, 8, 8, 12])
     what["rng.seed"] = random.randrange(1000)
     recipes = by_name["mixed_precision.recipe"].choices
+    if chosen == "t5":  # whose products are not quantized
+        recipes = [name for name in recipes if "fp8" not in name and "fp4" not in name] or recipes
     what["mixed_precision.recipe"] = random.choice(["fp32", "fp64", "fp32", "bf16_mixed", random.choice(recipes)])
     if random.random() < 0.3:
         what["optimizer.optimizer"] = random.choice(by_name["optimizer.optimizer"].choices)
-    has_model = choose_tuning(random, what, inputs)
+    has_model = choose_tuning(random, what, inputs, family is not None)
     if what["mixed_precision.recipe"] == "fp64":
         shrink_fp64(what, has_model)
     configuration.what = what
@@ -158,6 +160,20 @@ def factors(random, ranks):
     return sizes, left
 
 
+def choose_encoder(random, what, how, dp):
+    """Sizes of an encoder and, in most cases, stages of its own, with the decoder's tensor ranks or others. Returns the number of ranks."""
+    length = random.choice([16, 32, 48])
+    what.update({"model.encoder_num_layers": random.choice([2, 4]), "model.encoder_seq_length": 64 if "dataset.blend" in what else length})
+    tp, cp, pp = (how[f"model.{axis}_parallel_size"] for axis in ("tensor_model", "context", "pipeline_model"))
+    if cp > 1:
+        how["model.cp_comm_type"] = "all_gather"
+    if random.random() < 0.25:
+        return dp * cp * tp * pp
+    stages, own = random.choice([1, 1, 2]), random.choice([0, 1, 2, 2, 4])
+    how.update({"model.encoder_pipeline_model_parallel_size": stages, "model.encoder_tensor_model_parallel_size": own})
+    return dp * cp * ((own or tp) * stages + tp * pp)
+
+
 def choose_how(random, knobs, configuration, with_mpi):
     ranks = random.choice([1, 2, 2, 4, 4])
     (tp, cp, pp), dp = factors(random, ranks)
@@ -169,6 +185,8 @@ def choose_how(random, knobs, configuration, with_mpi):
             how["model.expert_tensor_parallel_size"] = 1
     if configuration.what.get("model.num_layers", 4) % pp:
         configuration.what["model.num_layers"] = 4
+    if configuration.what.get("model.family") == "t5":
+        ranks = choose_encoder(random, configuration.what, how, dp)
     if pp > 1 and random.random() < 0.3:
         how["model.virtual_pipeline_model_parallel_size"] = 2
         configuration.random_names.add("model.virtual_pipeline_model_parallel_size")
@@ -191,8 +209,9 @@ def add_random(random, configuration, settings, pool, count):
         configuration.rounds |= knob.rounds()
 
 
-def random_configuration(random, knobs, with_mpi, inputs):
+def random_configuration(random, knobs, with_mpi, inputs, family=None):
+    """`family`: of the model; None: any."""
     configuration = Configuration()
-    choose_what(random, knobs, configuration, inputs)
+    choose_what(random, knobs, configuration, inputs, family)
     choose_how(random, knobs, configuration, with_mpi)
     return configuration

@@ -48,7 +48,7 @@ class Fuzz:
         kind = generator.choices(kinds, [cases.KINDS[name][1] for name in kinds])[0]
         folder = os.path.join(self.folder, f"seed_{seed}")
         os.makedirs(folder)
-        case = cases.Case(generator, self.knobs, self.runner, folder, self.with_mpi, self.inputs)
+        case = cases.Case(generator, self.knobs, self.runner, folder, self.with_mpi, self.inputs, self.options.family)
         try:
             outcome = cases.KINDS[kind][0](case)
         except Exception as error:  # an error of this program counts as a finding
@@ -66,7 +66,7 @@ class Fuzz:
         text = "\n\n".join(f"$ {' '.join(s.command)}\n{s.text}\n-> {s.status}" for s in case.sessions)
         with open(os.path.join(case.folder, "sessions.txt"), "w") as file:
             file.write(text)
-        only = f" --only {self.options.only}" if self.options.only else ""
+        only = "".join(f" --{name} {value}" for name, value in (("only", self.options.only), ("family", self.options.family)) if value)
         with self.lock:
             self.findings += 1
             print(f"FOUND by seed {seed} ({kind}): {what}\n  {case.configuration.text()}\n  repeat with: --replay {seed}{only}\n"
@@ -113,6 +113,7 @@ def main():
     parser.add_argument("--seed", type=int, default=None, help="of the first case; default: a new one each time; it is printed")
     parser.add_argument("--replay", type=int, default=None, metavar="SEED", help="run the case of this seed alone")
     parser.add_argument("--only", choices=list(cases.KINDS), help="only cases of this kind")
+    parser.add_argument("--family", help="only models of this family, none that exists")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="cases at a time")
     parser.add_argument("--session-seconds", type=float, default=SESSION_SECONDS, help="a run that takes longer hangs")
     parser.add_argument("--first", action="store_true", help="end at the first finding")

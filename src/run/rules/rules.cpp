@@ -55,8 +55,7 @@ const std::vector<Topic>& topics() {
 }
 
 std::string one_tensor_rank(const RunConfig& config, const ConfigOutcome&) {
-  return reason_if(config.parallel.tensor_model_parallel_size == 1,
-                   "model.tensor_model_parallel_size = 1");
+  return reason_if(most_tensor_ranks(config.parallel) == 1, "model.tensor_model_parallel_size = 1");
 }
 
 std::string one_stage(const RunConfig& config, const ConfigOutcome&) {

@@ -1,28 +1,28 @@
 // What tensor ranks cut.
 
 #include "config/nearest_valid.h"
+#include "run/parallel_settings.h"
 #include "run/rules/rules.h"
 
 namespace viaduct {
 namespace {
 
-/// Heads, key-value heads and features must divide evenly.
-void validate_cuts(const ModelFields& model, int tp, Problems& problems) {
+/// Heads, key-value heads and features must divide evenly over the `tp` ranks that `field` says.
+void validate_cuts(const ModelFields& model, std::string_view field, int tp, Problems& problems) {
   const auto& heads = model.num_attention_heads;
   const auto& groups = model.num_query_groups;
   const auto& features = model.ffn_hidden_size;
   const auto add = [&](const char* what, int64_t number) {
-    problems.add("model.tensor_model_parallel_size: {} does not divide {} = {}; nearest: {}", tp,
-                 what, number, nearest_divisor(tp, number));
+    problems.add("model.{}: {} does not divide {} = {}; nearest: {}", field, tp, what, number,
+                 nearest_divisor(tp, number));
   };
   if (!heads.is_auto() && heads.value() % tp != 0) add("num_attention_heads", heads.value());
   if (!features.is_auto() && features.value() % tp != 0) add("ffn_hidden_size", features.value());
-  const auto cut_groups = [&](const char* field, int64_t k) {
+  const auto cut_groups = [&](const char* what, int64_t k) {
     if (k % tp == 0 || tp % k == 0) return;
-    problems.add(
-        "model.{}: {} and tensor_model_parallel_size = {}: one must divide the other; nearest "
-        "tensor_model_parallel_size: {}",
-        field, k, tp, nearest_valid(tp, [&](int64_t n) { return k % n == 0 || n % k == 0; }));
+    problems.add("model.{}: {} and {} = {}: one must divide the other; nearest {}: {}", what, k,
+                 field, tp, field,
+                 nearest_valid(tp, [&](int64_t n) { return k % n == 0 || n % k == 0; }));
   };
   if (groups.is_auto()) return;
   cut_groups("num_query_groups", groups.value());
@@ -33,10 +33,9 @@ void validate_cuts(const ModelFields& model, int tp, Problems& problems) {
   const int64_t least = std::min(*full, groups.value());
   if (tp > least && *full != groups.value()) {
     problems.add(
-        "model.full_attention_num_query_groups: {} beside num_query_groups = {} with "
-        "tensor_model_parallel_size = {}: expected at most {} tensor ranks, so that each has whole "
-        "key-value heads in every layer",
-        *full, groups.value(), tp, least);
+        "model.full_attention_num_query_groups: {} beside num_query_groups = {} with {} = {}: "
+        "expected at most {} tensor ranks, so that each has whole key-value heads in every layer",
+        *full, groups.value(), field, tp, least);
   }
 }
 
@@ -64,7 +63,12 @@ void validate_sequence(const RunConfig& config, Problems& problems) {
 }
 
 void refuse_tensor_parallel(const RunConfig& config, const ConfigOutcome&, Problems& problems) {
-  validate_cuts(config.model, config.parallel.tensor_model_parallel_size, problems);
+  const ParallelConfig& sizes = config.parallel;
+  const int tp = sizes.tensor_model_parallel_size, etp = sizes.encoder_tensor();
+  validate_cuts(config.model, "tensor_model_parallel_size", tp, problems);
+  // A vision tower has sizes of its own.
+  if (etp != tp && encoder_layers(config) > 0)
+    validate_cuts(config.model, "encoder_tensor_model_parallel_size", etp, problems);
   validate_sequence(config, problems);
 }
 
@@ -72,7 +76,10 @@ void refuse_tensor_parallel(const RunConfig& config, const ConfigOutcome&, Probl
 
 Topic tensor_parallel_topic() {
   std::vector<NoEffectRule> idle{
-      {{"model.make_vocab_size_divisible_by"}, one_tensor_rank},
+      {{"model.make_vocab_size_divisible_by"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(table_ranks(c) == 1, "model.tensor_model_parallel_size = 1");
+       }},
   };
   return {refuse_tensor_parallel, std::move(idle)};
 }

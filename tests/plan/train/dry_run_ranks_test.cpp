@@ -160,6 +160,25 @@ TEST(DryRunEncoder, StagesInFrontOfChunksDoWhatTheirDryRunsSay) {
       test::setup_of(tiny_run("t5") + run + Overrides{"model.pipeline_schedule=dualpipe_v"}));
 }
 
+TEST(DryRunEncoder, TensorRanksOfItsOwnDoWhatTheirDryRunsSay) {
+  for (const Overrides& layout :
+       {Overrides{"dist.ranks=3", "model.tensor_model_parallel_size=2",
+                  "model.encoder_tensor_model_parallel_size=1", "model.sequence_parallel=false"},
+        Overrides{"dist.ranks=6", "model.tensor_model_parallel_size=2",
+                  "model.encoder_tensor_model_parallel_size=1", "model.sequence_parallel=true",
+                  "ddp.data_parallel_sharding_strategy=optim_grads_params"},
+        Overrides{"dist.ranks=6", "model.encoder_tensor_model_parallel_size=2"},
+        Overrides{"dist.ranks=4", "model.encoder_tensor_model_parallel_size=2",
+                  "model.pipeline_model_parallel_size=2", "peft.scheme=lora", "peft.dim=4"}}) {
+    expect_what_dry_runs_say(
+        test::setup_of(tiny_run("t5") +
+                       Overrides{"model.encoder_pipeline_model_parallel_size=1",
+                                 "model.encoder_seq_length=48", "train.global_batch_size=8",
+                                 "train.micro_batch_size=1", "dist.threads_per_rank=1"} +
+                       layout));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Layouts, DryRunRanks,
     testing::Values(

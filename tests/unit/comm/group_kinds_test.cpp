@@ -127,6 +127,47 @@ TEST(GroupKinds, SplitMeshesByFormula) {
   }
 }
 
+// A table that stages of both sides hold: one instance of the optimizer sums what one rank has on
+// the side with fewer tensor ranks, since shards are cut in another way beyond the split. By a
+// formula of the test.
+TEST(GroupKinds, ATableOnBothSidesOfASplit) {
+  struct World {
+    int etp, epp, tp, pp, dp;
+  };
+  for (const World& w : {World{1, 1, 2, 1, 2}, World{2, 2, 1, 2, 2}, World{4, 1, 2, 2, 4}}) {
+    for (const int instances : {1, 2, w.dp}) {
+      SCOPED_TRACE(testing::Message() << w.etp << " and " << w.tp << ", " << instances);
+      const int front = w.dp * w.etp * w.epp, last = w.epp + w.pp - 1;
+      GroupSizes sizes{.optimizer_instances = instances, .embedding_stages = {0}};
+      for (const int stage : {w.epp, last})
+        if (stage != sizes.embedding_stages.back()) sizes.embedding_stages.push_back(stage);
+      const Mesh mesh = Mesh::make({.ranks = front + w.dp * w.tp * w.pp,
+                                    .tp = w.tp,
+                                    .pp = w.epp + w.pp,
+                                    .front_stages = w.epp,
+                                    .front_tp = w.etp},
+                                   "tp-cp-ep-dp-pp", sizes);
+      const int fewer = std::min(w.etp, w.tp), each = w.dp / instances;
+      for (int rank = 0; rank < mesh.ranks(); ++rank) {
+        const bool in_front = rank < front;
+        const int own = in_front ? w.etp : w.tp, place = in_front ? rank : rank - front,
+                  stage = place / (own * w.dp) + (in_front ? 0 : w.epp), data = place / own % w.dp,
+                  rows = place % own / (own / fewer);
+        std::vector<int> expected;
+        for (const int held : sizes.embedding_stages) {
+          const int there = held < w.epp ? w.etp : w.tp,
+                    begin = held < w.epp ? 0 : front + (held - w.epp) * w.tp * w.dp;
+          for (int i = data / each * each; i < data / each * each + each; ++i)
+            for (int t = rows * (there / fewer); t < (rows + 1) * (there / fewer); ++t)
+              expected.push_back(begin + i * there + t);
+        }
+        if (std::ranges::count(sizes.embedding_stages, stage) == 0) expected = {rank};
+        EXPECT_EQ(values(group_ranks(mesh, GroupKind::embedding, {rank})), expected);
+      }
+    }
+  }
+}
+
 TEST(GroupKinds, ContextAndInstancesByHand) {
   const Mesh mesh = Mesh::make({.ranks = 16, .tp = 2, .cp = 2, .pp = 2}, "tp-cp-ep-dp-pp",
                                {.optimizer_instances = 2});

@@ -163,12 +163,49 @@ TEST(EncoderStages, WhatCannotBeIsRefusedWithTheNearestLayout) {
             "2 in front of stages of 2 chunks needs comm_overlap.overlap_p2p_comm = true"},
            {{"model.virtual_pipeline_model_parallel_size=2", "comm_overlap.overlap_p2p_comm=false"},
             "or virtual_pipeline_model_parallel_size = null"},
-           {{"model.encoder_tensor_model_parallel_size=2", "dist.ranks=6"},
-            "encoder_tensor_model_parallel_size: 2 that differs from tensor_model_parallel_size = "
-            "1 is not implemented for an encoder-decoder model; nearest: 0 or 1"},
            {{"dist.use_tp_pp_dp_mapping=true"}, "dist.use_tp_pp_dp_mapping"}}) {
     EXPECT_THAT(refusal(staged + overrides), HasSubstr(text));
   }
+  // Tensor ranks of its own.
+  const auto own = [&](int etp, int tp, const Overrides& more) {
+    return refusal(staged +
+                   Overrides{"model.encoder_tensor_model_parallel_size=" + std::to_string(etp),
+                             "model.tensor_model_parallel_size=" + std::to_string(tp),
+                             "dist.ranks=" + std::to_string(2 * (etp + tp))} +
+                   more);
+  };
+  EXPECT_EQ(own(2, 1, {}), "no error");
+  EXPECT_EQ(own(2, 1, {"optimizer.optimizer=muon"}), "no error");
+  EXPECT_THAT(own(3, 2, {"model.num_attention_heads=6", "model.ffn_hidden_size=96"}),
+              HasSubstr("encoder_tensor_model_parallel_size: 3: neither it nor "
+                        "tensor_model_parallel_size = 2 divides the other; nearest: 2"));
+  EXPECT_THAT(own(8, 1, {}), HasSubstr("model.encoder_tensor_model_parallel_size: 8 does not "
+                                       "divide num_attention_heads = 4; nearest: 4"));
+  EXPECT_THAT(own(4, 1, {"model.ffn_hidden_size=66"}),
+              HasSubstr("encoder_tensor_model_parallel_size: 4 does not divide ffn_hidden_size"));
+  EXPECT_THAT(own(1, 2, {"model.variable_seq_lengths=true"}),
+              HasSubstr("model.variable_seq_lengths: true is not implemented with "
+                        "model.encoder_tensor_model_parallel_size = 1"));
+  EXPECT_THAT(own(1, 2, {"optimizer.optimizer=adafactor"}),
+              HasSubstr("optimizer.optimizer: adafactor is not implemented with "
+                        "model.encoder_tensor_model_parallel_size other than tp (the two cuts of "
+                        "the token table would drift apart); expected adam"));
+  EXPECT_THAT(
+      own(4, 2,
+          {"model.sequence_parallel=true", "model.seq_length=32", "model.encoder_seq_length=34"}),
+      HasSubstr("are not divisible by encoder_tensor_model_parallel_size = 4; nearest: 32 "
+                "or 36 tokens"));
+  const Overrides scales{"optimizer.use_precision_aware_optimizer=true",
+                         "optimizer.exp_avg_dtype=fp8"};
+  EXPECT_EQ(own(2, 1, scales), "no error");
+  EXPECT_THAT(own(2, 1, scales + Overrides{"model.make_vocab_size_divisible_by=3"}),
+              HasSubstr("model.make_vocab_size_divisible_by: 3 rows of "));
+  EXPECT_THAT(refusal(staged + Overrides{"model.encoder_tensor_model_parallel_size=2",
+                                         "dist.ranks=24", "train.global_batch_size=16",
+                                         "ddp.num_distributed_optimizer_instances=2",
+                                         "ddp.data_parallel_sharding_strategy=optim_grads_params",
+                                         "ddp.outer_dp_sharding_strategy=optim"}),
+              HasSubstr("ddp.outer_dp_sharding_strategy: optim is not implemented with"));
   EXPECT_THAT(refusal({"model.encoder_tensor_model_parallel_size=1"}),
               HasSubstr("needs encoder_pipeline_model_parallel_size above 0"));
   EXPECT_THAT(refusal({"model.family=llama", "model.encoder_pipeline_model_parallel_size=1",

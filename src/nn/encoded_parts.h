@@ -1,0 +1,48 @@
+#pragma once
+// The output of an encoder over tensor ranks, where those of the encoder are more or fewer than
+// those of the decoder and each has the whole stream (nn/split_rows.h). Ranks that share the stream
+// by sequence parallelism need none of this: the parts of messages are then those of the ranks.
+
+#include "nn/segment.h"
+
+namespace viaduct {
+
+/// At the end of an encoder with more tensor ranks: the rank's part of the rows.
+class EncodedPartSegment final : public Segment {
+ public:
+  explicit EncodedPartSegment(int64_t hidden) : hidden_(hidden) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
+  std::vector<const Parameter*> parameters() const override { return {}; }
+  std::string_view name() const override { return "encoded_part"; }
+
+ private:
+  int64_t hidden_;
+};
+
+/// In front of a decoder with more tensor ranks: all rows from the parts.
+class EncodedPartsSegment final : public Segment {
+ public:
+  explicit EncodedPartsSegment(int64_t hidden) : hidden_(hidden) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override;
+  bool makes(std::string_view output, const Batch& batch) const override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
+  std::vector<const Parameter*> parameters() const override { return {}; }
+  std::string_view name() const override { return "encoded_parts"; }
+
+ private:
+  int64_t hidden_;
+};
+
+/// What passes between the two sides of an encoder's output; `rows`: the encoder's.
+EdgeTensor encoded_part_edge(const RankContext& context, const Batch& rows, int64_t hidden);
+
+}  // namespace viaduct
