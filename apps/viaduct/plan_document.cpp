@@ -25,6 +25,10 @@ Json layout_json(const Layout& l) {
             {"recompute", recompute_text(l.recompute)}};
   if (l.ep > 0)
     json["expert_model_parallel_size"] = l.ep, json["expert_tensor_parallel_size"] = l.etp;
+  if (l.has_encoder) {
+    json["encoder_pipeline_model_parallel_size"] = l.encoder_stages;
+    json["encoder_tensor_model_parallel_size"] = l.encoder_tp;
+  }
   if (l.variant) json["varied"] = l.variant->name;
   return json;
 }

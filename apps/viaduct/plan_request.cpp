@@ -20,9 +20,6 @@ namespace {
 // Of a search whose user gave no limit, as long as nothing fits.
 constexpr double kFirstRowSeconds = 60;
 
-// Layouts of a search have the encoder on the decoder's first stage.
-const std::string kEncoderStages = "model.encoder_pipeline_model_parallel_size=";
-
 /// The recipe of --precision; whether the GPU has its formats is checked with the configuration.
 std::string recipe_of(const std::string& precision, const Cluster& cluster) {
   std::map<std::string, std::string> recipes{{"bf16", "bf16_mixed"},
@@ -67,7 +64,6 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
   auto& fields = request.overrides;
   if (model.ends_with(".yaml") || model.ends_with(".yml")) {
     request.file = model;
-    fields = {kEncoderStages + "0", "model.encoder_tensor_model_parallel_size=0"};
   } else if (model.ends_with(".json") || model.ends_with(".gguf") ||
              std::filesystem::is_directory(model) ||
              (model.find('/') != std::string::npos && find_model(model))) {
@@ -84,13 +80,6 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
   if (request.file.empty() || options.precision)
     fields.push_back("mixed_precision.recipe=" +
                      recipe_of(options.precision.value_or("bf16"), cluster));
-  for (const std::string& text : options.overrides) {
-    VIADUCT_CHECK(
-        ConfigError, !text.starts_with(kEncoderStages) || text == kEncoderStages + "0",
-        "viaduct plan --model: {}: layouts with stages of an encoder's own are not "
-        "searched; expected 0, or --config in place of --model, which predicts one layout",
-        text);
-  }
   fields.insert(fields.end(), options.overrides.begin(), options.overrides.end());
   request.variants = variants_of(options.vary);
   const bool of_catalog = request.file.empty() && !fields.front().starts_with("model.hf_config=");

@@ -56,6 +56,8 @@ void print_row(const PlanSearchOptions& options, const Cluster& cluster, const S
   if (bill.days) money += fmt::format("  {:.1f} days", *bill.days);
   if (bill.usd) money += fmt::format("  ${}", format_count(*bill.usd));
   if (l.ep > 0) money += fmt::format("  ep {} etp {}", l.ep, l.etp);
+  if (l.encoder_stages > 0)
+    money += fmt::format("  encoder pp {} tp {}", l.encoder_stages, l.encoder_tp);
   if (l.variant) money += "  " + l.variant->name;
   fmt::print(
       "{:>2}{}{} {:>3} {:>3} {:>3} {:>3} {:>5} {:>5} × {:<5} {:<9} {:<9} {:>9} {:>10.0f} "

@@ -203,9 +203,10 @@ int64_t evaluated_together(const RunConfig& config) {
 int64_t fewest_micro_batches(const ResolvedRun& run, int64_t count) {
   const ScheduleSettings& schedule = run.parallelism.schedule;
   if (run.steps_before_graph || schedule.deferred_heads > 0) return count;
-  const int64_t pp = run.parallelism.mesh.size(Axis::pp);
-  const int64_t group = std::max(pp, schedule.group);
-  return std::min(count, schedule.kind == ScheduleKind::dualpipe_v ? 2 * pp : group);
+  // Chunks go round the stages behind an encoder's own.
+  const int64_t stages = run.parallelism.stage_order().behind();
+  const int64_t group = std::max(stages, schedule.group);
+  return std::min(count, schedule.kind == ScheduleKind::dualpipe_v ? 2 * stages : group);
 }
 
 /// Bytes of what a rank saves of these runs, of which `copies` ranks hold copies.

@@ -36,7 +36,7 @@ struct SegmentRange {
 
   bool is_whole() const { return begin == 0 && end == kEnd; }
   /// The same as indices from 0 to `segments`, the chunk's number of segments. CommError if it has
-  /// no such segments, or the range is empty.
+  /// no such segments, or the range is empty; all of a chunk without layers are.
   SegmentRange among(int segments) const;
   bool operator==(const SegmentRange&) const = default;
 };

@@ -39,8 +39,9 @@ void add_split(FieldGroup& group, PipelineConfig& config) {
       .constraint("divisible by virtual stages");
   group
       .field("pipeline_model_parallel_layout", config.pipeline_model_parallel_layout,
-             "Stages written out: E embedding, t layer, L loss, `|` ends a stage, `(x)*n` and "
-             "`x*n` repeat, commas and spaces are ignored; or a list with one text a stage. Stage "
+             "Stages written out: E embedding, t layer, L loss, `|` ends a stage (`||`: one "
+             "without layers), `(x)*n` and `x*n` repeat, commas and spaces are ignored; or a list "
+             "with one text a stage. Stage "
              "i of the text is chunk i / pp of rank i % pp (in a V: on the way back, rank pp - 1 - "
              "i % pp).")
       .constraint(

@@ -25,11 +25,12 @@ double state_bytes(const StateBytes& bytes, const Layout& layout) {
   return 0;
 }
 
-/// What embedding and head add to a micro-batch of the stage that has more of them: with several
-/// stages the head, which the embedding is not beside.
+/// What embedding, encoder and head add to a micro-batch of the stage that has more of them: with
+/// several stages the head, which the others are not beside, or the encoder.
 double end_seconds_of_one_stage(const LayerCost& layer, const Layout& layout) {
   if (layout.pp == 1) return layer.end_seconds;
-  return std::max(layer.end_seconds / 2, layer.end_seconds - layer.embedding_seconds);
+  const double front = layer.embedding_seconds + layer.encoder_seconds;
+  return std::max({layer.end_seconds / 2, layer.end_seconds - front, layer.encoder_seconds});
 }
 
 int uneven_layers_of_stage(const Layout& layout, int stage) {
@@ -37,6 +38,21 @@ int uneven_layers_of_stage(const Layout& layout, int stage) {
   for (int chunk = stage; chunk < layout.pp * layout.vpp; chunk += layout.pp)
     layers += uneven_layers_of(layout, chunk);
   return layers;
+}
+
+/// What is known of the ends' memory without the encoder that they were measured beside.
+LayerCost without_bytes_of_ends(LayerCost layer) {
+  layer.end_parameters = layer.other_bytes = 0;
+  layer.end_trained = {};
+  return layer;
+}
+
+/// Of the slowest of an encoder's own stages: its mean stage. Fewer tensor ranks than those that it
+/// was measured on have more to do, and more at least their share.
+double encoder_stage_seconds(const LayerCost& layer, const Layout& layout) {
+  const double share = std::min(1.0, static_cast<double>(layout.tp) / layout.encoder_tp);
+  return static_cast<double>(layout.micro_batches) * layer.encoder_seconds * share /
+         layout.encoder_stages;
 }
 
 }  // namespace
@@ -52,22 +68,24 @@ double micro_batches_in_flight(const Layout& layout) {
 LowerBound model_bound(const ModelCost& model, const Layout& layout) {
   const auto n = static_cast<double>(layout.micro_batches);
   const double p = layout.pp, v = layout.vpp;
-  const double ranks = double(layout.tp) * layout.cp * p * layout.dp;
-  const double bubble = model.has_bubble ? (p - 1) / (v * n) : 0;
+  const auto ranks = static_cast<double>(layout.ranks());
+  // Of equal stages: a longer first stage computes in what would be its own.
+  const double bubble = model.has_bubble && !model.has_encoder ? (p - 1) / (v * n) : 0;
   const auto again_layers = std::max(0.0, static_cast<double>(model.counted_layers - 1));
   const double again =
       again_layers * model.layer_again_seconds[static_cast<size_t>(layout.recompute)];
   // Dense weights are cut over tp ranks, experts over ep · etp.
   const double cuts = std::max(layout.tp, layout.ep * layout.etp);
+  const double own = double(layout.encoder_tp) * layout.encoder_stages;
   return {(model.step_seconds * (1 + bubble) + again) / ranks,
-          model.parameters / (cuts * p) * state_bytes(model.bytes, layout)};
+          model.parameters / (cuts * p + own) * state_bytes(model.bytes, layout)};
 }
 
 LayerCost share_of(const LayerCost& largest, int64_t rows, int64_t most) {
   LayerCost cost = largest;
   const double share = static_cast<double>(rows) / static_cast<double>(most);
   cost.layer_seconds *= share, cost.layer_kept_bytes *= share;
-  cost.end_seconds *= share, cost.embedding_seconds *= share;
+  cost.end_seconds *= share, cost.embedding_seconds *= share, cost.encoder_seconds *= share;
   cost.again_seconds = 0, cost.other_bytes = 0;
   return cost;
 }
@@ -116,10 +134,17 @@ LowerBound LayoutBound::shared(const LayerCost& largest, int64_t most, const Lay
   return of(cost, layout);
 }
 
-LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
+LowerBound LayoutBound::of(const LayerCost& measured, const Layout& layout) const {
   LowerBound bound = model_bound(model_, layout);
-  if (!layer.known || !model_.even_stages) return bound;
-  if (model_.has_encoder && layout.pp > 1) return bound;
+  if (!measured.known || !model_.even_stages) return bound;
+  const bool own_stages = layout.encoder_stages > 0;
+  LayerCost layer = measured;
+  if (own_stages) {
+    bound.seconds = std::max(bound.seconds, encoder_stage_seconds(measured, layout));
+    layer.end_seconds = std::max(0.0, layer.end_seconds - layer.encoder_seconds);
+    layer.encoder_seconds = 0;
+  }
+  if (own_stages || (model_.has_encoder && layout.pp > 1)) layer = without_bytes_of_ends(layer);
   const auto n = static_cast<double>(layout.micro_batches);
   const int64_t cut = model_.layers + model_.account_for_embedding + model_.account_for_loss;
   const auto layers = static_cast<double>(model_.counted_layers);
@@ -133,7 +158,8 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   // The backward of the last layer may find its weights gathered.
   double seconds = n * (most * t + again * layer.again_seconds +
                         std::max(0.0, most - 1) * layer.sharded_seconds);
-  if (model_.has_bubble) seconds += (layers - most) * t / layout.vpp;
+  const bool has_bubble = model_.has_bubble && (own_stages || !model_.has_encoder);
+  if (has_bubble) seconds += (layers - most) * t / layout.vpp;
   if (equal) seconds += n * end_seconds_of_one_stage(layer, layout);
   const double shards =
       layout.sharding == Sharding::none ? 1 : std::max(layout.shards(), layout.expert_shards());
@@ -144,7 +170,7 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   // What other layers may hide is not known.
   const double hidden = layout.sharding == Sharding::full || !all
                             ? seconds
-                            : at_end * (most * (t + layer.again_seconds) + layer.end_seconds) +
+                            : at_end * (most * (t + layer.again_seconds) + measured.end_seconds) +
                                   most * layer.layer_update_seconds / shards;
   seconds += std::max(0.0, gradient_exchange_seconds(layout, layer) - hidden);
   bound.seconds = std::max(bound.seconds, seconds);

@@ -44,7 +44,8 @@ struct ModelCost {
   bool has_bubble = true;      // false: weight gradients fill it (zero_bubble)
   bool all_in_flight = false;  // all forwards come before the first backward (gpipe)
   bool even_stages = true;     // false: stages as the configuration describes them
-  /// Or a vision tower: on the first stage, which then has more to do than the others.
+  /// Or a vision tower: on the first stage, which then has more to do than the others, or on stages
+  /// of its own.
   bool has_encoder = false;
   double rows = 1;  // of the global batch
   /// Not all weights train: `bytes` has no gradients and optimizer states, which are those that the
@@ -62,6 +63,7 @@ struct LayerCost {
   double expert_parameters = 0;  // of a layer's, those of experts, which have groups of their own
   double layer_seconds = 0, end_seconds = 0;  // forward and backward, without recompute
   double embedding_seconds = 0;               // of the ends', those before the first layer
+  double encoder_seconds = 0;  // of the ends', those of an encoder in front of the embedding
   /// In addition, with recompute. The last layer of the model may do without: its backward directly
   /// follows its forward.
   double again_seconds = 0;

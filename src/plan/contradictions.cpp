@@ -26,16 +26,21 @@ std::vector<Size> given_sizes(const SpaceLimits& limits) {
       [](SpaceLimits& l) { l.vpp.reset(); });
   add(limits.ep, "model.expert_model_parallel_size", [](SpaceLimits& l) { l.ep.reset(); });
   add(limits.etp, "model.expert_tensor_parallel_size", [](SpaceLimits& l) { l.etp.reset(); });
+  add(limits.encoder_stages, "model.encoder_pipeline_model_parallel_size",
+      [](SpaceLimits& l) { l.encoder_stages.reset(); });
+  add(limits.encoder_tp, "model.encoder_tensor_model_parallel_size",
+      [](SpaceLimits& l) { l.encoder_tp.reset(); });
   add(limits.micro_batch, "train.micro_batch_size", [](SpaceLimits& l) { l.micro_batch.reset(); });
   // A batch that all ranks and micro-batches divide; the fewest ranks that have the other sizes.
   sizes.push_back({fmt::format("--global-batch {}", limits.global_batch),
                    [](SpaceLimits& l) { l.global_batch *= l.ranks * l.micro_batch.value_or(1); }});
   sizes.push_back({fmt::format("--ranks {}", limits.ranks), [](SpaceLimits& l) {
-                     l.ranks = 1;
-                     for (const auto& given : {l.tp, l.cp, l.pp, l.ep, l.etp}) {
-                       l.ranks *= given.value_or(1);
-                       l.global_batch *= given.value_or(1);
-                     }
+                     const int tp = l.tp.value_or(1), own = l.encoder_tp.value_or(0);
+                     const int64_t encoder =
+                         int64_t{1} * l.encoder_stages.value_or(0) * (own > 0 ? own : tp);
+                     l.ranks = encoder + int64_t{1} * tp * l.pp.value_or(1);
+                     for (const auto& given : {l.cp, l.ep, l.etp}) l.ranks *= given.value_or(1);
+                     l.global_batch *= l.ranks;
                    }});
   return sizes;
 }

@@ -26,11 +26,14 @@ class Walk {
  public:
   explicit Walk(const PlanRequest& request)
       : request_(request), capacity_(capacity_bytes(request.cluster, request.prediction)) {
-    const RunSetup setup = setup_of_layout(request, {.recompute = Recompute::given},
-                                           {"model.context_parallel_size=1"});
+    const RunSetup setup = setup_of_layout(
+        request, {.recompute = Recompute::given},
+        {"model.context_parallel_size=1", "model.encoder_pipeline_model_parallel_size=0",
+         "model.encoder_tensor_model_parallel_size=0"});
     base_ = rules::figures_of(setup, std::vector<DryRun>{DryRun{}});
     base_.machine = rules::machine_of(request.cluster, request.prediction);
     layout_.recompute = Recompute::given;
+    layout_.has_encoder = base_.model.encoder.any() || base_.model.vision.any();
     if (base_.experts()) layout_.ep = layout_.etp = 1;
     set_data_ranks(layout_);
     path_.layout = layout_;

@@ -30,8 +30,10 @@ std::vector<FittingChange> possible_changes(const SearchResult& result, const La
                        {fmt::format("dist.ranks={}", ranks)}});
   }
   if (result.model.layers % (int64_t{2} * layout.pp * layout.vpp) == 0) {
-    changes.push_back({fmt::format("{} GPUs, twice as many pipeline stages", ranks),
-                       {fmt::format("dist.ranks={}", ranks),
+    // Stages of an encoder's own stay as they are.
+    const int64_t more = result.ranks + int64_t{1} * layout.dp * layout.cp * layout.tp * layout.pp;
+    changes.push_back({fmt::format("{} GPUs, twice as many pipeline stages", more),
+                       {fmt::format("dist.ranks={}", more),
                         fmt::format("model.pipeline_model_parallel_size={}", 2 * layout.pp)}});
   }
   if (result.length % (int64_t{4} * layout.cp * layout.tp) == 0) {

@@ -25,6 +25,8 @@ std::vector<std::string> on_ranks(int64_t ranks, int64_t rows, bool sharded) {
         "model.num_layers_in_first_pipeline_stage=null",
         "model.num_layers_in_last_pipeline_stage=null", "model.pipeline_model_parallel_layout=null",
         "model.microbatch_group_size_per_vp_stage=null", "train.rampup_batch_size=null",
+        "model.encoder_pipeline_model_parallel_size=0",
+        "model.encoder_tensor_model_parallel_size=0",
         // One micro-batch of one stage has no other one beside it.
         "model.pipeline_schedule=1f1b", "comm_overlap.overlap_moe_expert_parallel_comm=false",
         "comm_overlap.delay_wgrad_compute=false"})
@@ -136,6 +138,7 @@ LayerCost LayerCosts::measured(const Layout& layout, const Deadline& deadline) c
 double LayerCosts::sharded_layer_seconds(const Layout& layout, const Deadline& deadline) const {
   Layout one = layout;
   one.pp = one.vpp = 1, one.micro_batches = 1, one.variant = variant_;
+  one.encoder_stages = one.encoder_tp = 0;
   std::array<double, 2> seconds{};
   for (size_t i = 0; i < 2; ++i) {
     std::vector<std::string> further =
@@ -167,6 +170,7 @@ void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {
   cost.layer_seconds = std::min(cost.layer_seconds, without.layer_seconds);
   cost.end_seconds = without.end_seconds;
   cost.embedding_seconds = without.embedding_seconds;
+  cost.encoder_seconds = without.encoder_seconds;
 }
 
 LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>& overrides,
@@ -180,6 +184,7 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const bool sharded = sharded_ || layout.ep > 1 || (layout.ep == 1 && layout.etp != layout.tp);
   Layout one = layout;
   one.pp = one.vpp = 1, one.dp = static_cast<int>(ranks / together);
+  one.encoder_stages = one.encoder_tp = 0;
   one.micro_batches = 1, one.sharding = Sharding::given, one.variant = variant_;
   std::array<MeasuredRun, 2> of_layers;
   const bool hides = hides_exchange(layout);
@@ -223,7 +228,8 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double layer_op_seconds = b.op_seconds - a.op_seconds;
   cost.layer_seconds = std::max(b.batch_seconds - a.batch_seconds, layer_op_seconds);
   cost.end_seconds = std::max(0.0, a.op_seconds - layer_op_seconds);
-  cost.embedding_seconds = std::min(cost.end_seconds, a.embedding_seconds);
+  cost.encoder_seconds = std::min(cost.end_seconds, a.encoder_seconds);
+  cost.embedding_seconds = std::min(cost.end_seconds - cost.encoder_seconds, a.embedding_seconds);
   // Sharded over the ranks of this run, experts over fewer.
   const double shards = sharded ? std::min(one.shards(), one.expert_shards()) : 1;
   cost.layer_update_seconds = shards * std::max(0.0, b.update_seconds - a.update_seconds);

@@ -54,6 +54,11 @@ std::vector<std::string> overrides_of(const Layout& l) {
     fields.push_back(fmt::format("model.expert_model_parallel_size={}", l.ep));
     fields.push_back(fmt::format("model.expert_tensor_parallel_size={}", l.etp));
   }
+  if (l.has_encoder) {
+    fields.push_back(
+        fmt::format("model.encoder_pipeline_model_parallel_size={}", l.encoder_stages));
+    fields.push_back(fmt::format("model.encoder_tensor_model_parallel_size={}", l.encoder_tp));
+  }
   if (l.variant)
     fields.insert(fields.end(), l.variant->overrides.begin(), l.variant->overrides.end());
   return fields;
@@ -90,9 +95,12 @@ std::string_view sharding_text(Sharding sharding) {
 std::string describe(const Layout& l) {
   const std::string experts =
       l.ep > 0 ? fmt::format(" · ep {} · etp {}", l.ep, l.etp) : std::string();
+  const std::string encoder = l.encoder_stages > 0 ? fmt::format(" · encoder pp {} · encoder tp {}",
+                                                                 l.encoder_stages, l.encoder_tp)
+                                                   : std::string();
   std::string text = fmt::format(
-      "tp {} · cp {} · pp {} · vpp {} · dp {}{}, micro-batch {} × {}, sharding {}, recompute {}",
-      l.tp, l.cp, l.pp, l.vpp, l.dp, experts, l.micro_batch, l.micro_batches,
+      "tp {} · cp {} · pp {} · vpp {} · dp {}{}{}, micro-batch {} × {}, sharding {}, recompute {}",
+      l.tp, l.cp, l.pp, l.vpp, l.dp, experts, encoder, l.micro_batch, l.micro_batches,
       sharding_text(l.sharding), recompute_text(l.recompute));
   if (l.uneven_layers > 0) text += ", stages " + uneven_stages(l);
   if (l.variant) text += ", " + l.variant->name;
@@ -107,6 +115,10 @@ std::vector<std::string> differences(const Layout& a, const Layout& b) {
   number("tp", a.tp, b.tp), number("cp", a.cp, b.cp), number("pp", a.pp, b.pp);
   number("vpp", a.vpp, b.vpp), number("micro-batch", a.micro_batch, b.micro_batch);
   number("ep", a.ep, b.ep), number("etp", a.etp, b.etp);
+  number("encoder pp", a.encoder_stages, b.encoder_stages);
+  // Its tensor ranks come with its stages.
+  if (a.encoder_stages > 0 && b.encoder_stages > 0)
+    number("encoder tp", a.encoder_tp, b.encoder_tp);
   if (a.recompute != b.recompute)
     texts.push_back(
         fmt::format("recompute {} → {}", recompute_text(a.recompute), recompute_text(b.recompute)));

@@ -34,11 +34,21 @@ struct Layout {
   Sharding sharding = Sharding::optimizer;
   bool given_sequence_parallel = false;  // it stays as the configuration says
   int ep = 0, etp = 0;                   // expert parallel sizes; 0: there are no experts
+  bool has_encoder = false;              // or a vision tower
+  /// Its own stages, in front of the pp of the decoder, and their tensor ranks; 0: it is on the
+  /// decoder's first stage.
+  int encoder_stages = 0, encoder_tp = 0;
   /// Of stages that are not equal (plan/uneven_stages.h): the model's layers, and those of
   /// multi-token prediction. 0: stages are equal, or as the configuration describes them.
   int uneven_layers = 0, prediction_layers = 0;
   std::shared_ptr<const Variant> variant = {};  // null: nothing is varied
 
+  int stages() const { return encoder_stages + pp; }
+  /// Ranks of a replica that have different parts of the weights.
+  int64_t weight_ranks() const {
+    return int64_t{1} * encoder_tp * encoder_stages + int64_t{1} * tp * pp;
+  }
+  int64_t ranks() const { return int64_t{1} * dp * cp * weight_ranks(); }
   /// Ranks that share optimizer state, or all state.
   int shards() const { return dp * cp; }
   /// Ranks that have the same experts.
@@ -47,7 +57,7 @@ struct Layout {
 };
 
 /// Whether a micro-batch of a layer costs the same on a rank of both layouts, `dp` where weights
-/// are sharded included.
+/// are sharded included. Of a layer of the decoder, wherever the encoder is.
 bool same_layer(const Layout& a, const Layout& b);
 
 /// The layout as fields of a training configuration, "section.field=value".

@@ -1,5 +1,6 @@
 #include "plan/layout_space.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "plan/uneven_stages.h"
@@ -19,24 +20,53 @@ std::vector<int64_t> divisors(int64_t number, int64_t most, std::optional<int64_
   return found;
 }
 
+/// The values up to `most`, or the one that is fixed if it is one of them.
+std::vector<int64_t> numbers_up_to(int64_t most, std::optional<int64_t> fixed) {
+  std::vector<int64_t> found;
+  for (int64_t number = fixed.value_or(1); number <= fixed.value_or(most); ++number)
+    if (number >= 1 && number <= most) found.push_back(number);
+  return found;
+}
+
 std::vector<int64_t> tensor_sizes(const SpaceLimits& limits) {
-  if (limits.tp) return divisors(limits.ranks, limits.ranks, *limits.tp);
+  if (limits.tp) return numbers_up_to(limits.ranks, *limits.tp);
   std::vector<int64_t> sizes;
-  for (const int64_t tp : divisors(limits.ranks, limits.domain, {})) {
+  for (const int64_t tp : divisors(limits.domain, limits.ranks, {})) {
     // A group that does not divide the domain would lie in two of them.
-    if (limits.domain % tp == 0 && limits.heads % tp == 0 && limits.feed_forward % tp == 0)
-      sizes.push_back(tp);
+    if (limits.heads % tp == 0 && limits.feed_forward % tp == 0) sizes.push_back(tp);
   }
   return sizes;
 }
 
+/// Of at most `ranks` context ranks.
 std::vector<int64_t> context_sizes(const SpaceLimits& limits, int64_t ranks) {
-  if (limits.cp) return divisors(ranks, ranks, *limits.cp);
+  if (limits.cp) return numbers_up_to(ranks, *limits.cp);
   std::vector<int64_t> sizes;
-  for (const int64_t cp : divisors(ranks, ranks, {})) {
-    if (cp == 1 || (limits.length % (2 * cp) == 0 && limits.length / cp >= kLeastContextTokens))
-      sizes.push_back(cp);
+  const int64_t most = std::min(ranks, std::max<int64_t>(1, limits.length / kLeastContextTokens));
+  for (int64_t cp = 1; cp <= most; ++cp)
+    if (cp == 1 || limits.length % (2 * cp) == 0) sizes.push_back(cp);
+  return sizes;
+}
+
+/// Stages and tensor ranks of the encoder with `tp` of the decoder.
+std::vector<std::pair<int64_t, int64_t>> encoder_sizes(const SpaceLimits& limits, int64_t tp) {
+  std::vector<std::pair<int64_t, int64_t>> sizes;
+  if (limits.encoder_stages.value_or(0) == 0 && limits.encoder_tp.value_or(0) == 0)
+    sizes.emplace_back(0, 0);
+  if (limits.encoder_layers == 0 || limits.encoder_stages == 0) return sizes;
+  std::vector<int64_t> widths;
+  if (limits.encoder_tp.value_or(0) > 0) {
+    widths.push_back(*limits.encoder_tp);
+  } else if (limits.encoder_tp || limits.encoder_width == 0) {
+    widths.push_back(tp);
+  } else {
+    for (const int64_t own : divisors(limits.domain, limits.ranks, {})) {
+      if (limits.encoder_width % own == 0 && (own % tp == 0 || tp % own == 0))
+        widths.push_back(own);
+    }
   }
+  for (const int64_t stages : divisors(limits.encoder_layers, limits.ranks, limits.encoder_stages))
+    for (const int64_t own : widths) sizes.emplace_back(stages, own);
   return sizes;
 }
 
@@ -112,7 +142,7 @@ void add_kinds(const SpaceLimits& limits, Layout layout, std::vector<Layout>& al
   }
 }
 
-/// The layouts of given tp, cp and pp.
+/// The layouts of given tp, cp, pp and dp.
 void add_batches(const SpaceLimits& limits, Layout layout, std::vector<Layout>& all) {
   if (limits.global_batch % layout.dp != 0) return;
   const int64_t rows = limits.global_batch / layout.dp;
@@ -127,6 +157,20 @@ void add_batches(const SpaceLimits& limits, Layout layout, std::vector<Layout>& 
   }
 }
 
+/// The layouts of given tp, cp and stages of the encoder.
+void add_stages(const SpaceLimits& limits, Layout layout, std::vector<Layout>& all) {
+  for (const int64_t pp : numbers_up_to(limits.ranks / layout.tp / layout.cp, limits.pp)) {
+    layout.pp = static_cast<int>(pp), layout.dp = 1;
+    if (layout.ranks() > limits.ranks || limits.ranks % layout.ranks() != 0) continue;
+    if (!can_cut(limits, pp)) continue;
+    layout.dp = static_cast<int>(limits.ranks / layout.ranks());
+    const bool uneven = are_uneven(limits, pp);
+    layout.uneven_layers = uneven ? static_cast<int>(limits.layers) : 0;
+    layout.prediction_layers = uneven ? static_cast<int>(limits.prediction_layers) : 0;
+    add_batches(limits, layout, all);
+  }
+}
+
 }  // namespace
 
 std::vector<Recompute> recomputes_of(const SpaceLimits& limits) {
@@ -138,17 +182,15 @@ std::vector<Layout> enumerate_layouts(const SpaceLimits& limits) {
   std::vector<Layout> all;
   Layout layout;
   layout.given_sequence_parallel = limits.given_sequence_parallel;
+  layout.has_encoder = limits.encoder_layers > 0;
   for (const int64_t tp : tensor_sizes(limits)) {
-    for (const int64_t cp : context_sizes(limits, limits.ranks / tp)) {
-      const int64_t rest = limits.ranks / tp / cp;
-      for (const int64_t pp : divisors(rest, rest, limits.pp)) {
-        if (!can_cut(limits, pp)) continue;
-        layout.tp = static_cast<int>(tp), layout.cp = static_cast<int>(cp);
-        layout.pp = static_cast<int>(pp), layout.dp = static_cast<int>(rest / pp);
-        const bool uneven = are_uneven(limits, pp);
-        layout.uneven_layers = uneven ? static_cast<int>(limits.layers) : 0;
-        layout.prediction_layers = uneven ? static_cast<int>(limits.prediction_layers) : 0;
-        add_batches(limits, layout, all);
+    for (const auto& [encoder_stages, encoder_tp] : encoder_sizes(limits, tp)) {
+      layout.tp = static_cast<int>(tp);
+      layout.encoder_stages = static_cast<int>(encoder_stages);
+      layout.encoder_tp = static_cast<int>(encoder_tp);
+      for (const int64_t cp : context_sizes(limits, limits.ranks / tp)) {
+        layout.cp = static_cast<int>(cp);
+        add_stages(limits, layout, all);
       }
     }
   }

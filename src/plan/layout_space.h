@@ -5,9 +5,10 @@
 // context
 // parallel ranks keep 1,024 tokens of a row or more; micro-batches have at most 16 rows; experts
 // are whole or cut like the dense weights (etp 1 or tp). Layers that do not divide among the stages
-// make uneven ones if these are a power of two, or embedding and loss make up a whole number. A
-// value fixed by the user replaces its
-// rule.
+// make uneven ones if these are a power of two, or embedding and loss make up a whole number.
+// Stages of an encoder's own have an equal number of its layers each, and as many tensor ranks as
+// the decoder's or, of a vision tower, a divisor or a multiple of them that divides it. A value
+// fixed by the user replaces its rule.
 
 #include <optional>
 #include <vector>
@@ -30,7 +31,12 @@ struct SpaceLimits {
   int64_t expert_feed_forward = 1;  // width of one
   bool whole_experts = false;       // the trainer does not cut them (etp 1)
 
-  std::optional<int> tp, cp, pp, vpp, ep, etp;
+  /// Of an encoder, or blocks of a vision tower that are read (at least 1); 0: there is none.
+  int64_t encoder_layers = 0;
+  /// A number that the tensor ranks of its own stages divide; 0: they are as many as the decoder's.
+  int64_t encoder_width = 0;
+
+  std::optional<int> tp, cp, pp, vpp, ep, etp, encoder_stages, encoder_tp;
   std::optional<int64_t> micro_batch;
   bool given_recompute = false, given_sharding = false, given_sequence_parallel = false;
   /// Stages are as the configuration describes them: any pp, one vpp as given or 1.

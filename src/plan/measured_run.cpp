@@ -20,13 +20,20 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
   return nullptr;
 }
 
-bool is_of_embedding(const StepRecord& record, int64_t scope) {
+enum class EndOfModel { other, embedding, encoder };
+
+/// Whose op a scope is, by the name of the layer.
+EndOfModel end_around(const StepRecord& record, int64_t scope) {
   for (; scope >= 0; scope = record.scopes()[static_cast<size_t>(scope)].parent) {
     const ScopeRecord& around = record.scopes()[static_cast<size_t>(scope)];
-    const std::string_view layer = std::string_view(around.name).substr(0, around.name.find('.'));
-    if (around.kind == ScopeKind::segment && layer == "embedding") return true;
+    if (around.kind != ScopeKind::segment) continue;
+    const std::string_view name = around.name, layer = name.substr(0, name.find('.'));
+    if (layer == "embedding") return EndOfModel::embedding;
+    // The features are gathered where the decoder reads them.
+    if (layer == "encoder" || (layer == "vision" && !name.starts_with("vision.gather")))
+      return EndOfModel::encoder;
   }
-  return false;
+  return EndOfModel::other;
 }
 
 /// Whether an op may take longer for the first micro-batch than for others: it makes quantized
@@ -81,8 +88,11 @@ MeasuredRun measure_run(const RunSetup& setup, const PlanRequest& request, bool 
     if (phase == nullptr) return;
     if (phase->micro_batch >= 0) {
       begin = std::min(begin, span.begin), end = std::max(end, span.end);
-      if (op) measured.op_seconds += span.seconds();
-      if (op && is_of_embedding(record, scope)) measured.embedding_seconds += span.seconds();
+      if (!op) return;
+      measured.op_seconds += span.seconds();
+      const EndOfModel part = end_around(record, scope);
+      if (part == EndOfModel::embedding) measured.embedding_seconds += span.seconds();
+      if (part == EndOfModel::encoder) measured.encoder_seconds += span.seconds();
     } else if (op) {
       measured.update_seconds += span.seconds();
     }

@@ -13,6 +13,7 @@ struct MeasuredRun {
   double batch_seconds = 0;      // from the micro-batch's first work to its last
   double op_seconds = 0;         // of the micro-batch's ops alone
   double embedding_seconds = 0;  // of these, of the ops of the embedding
+  double encoder_seconds = 0;    // and of an encoder, or of a vision tower and its projector
   double update_seconds = 0;     // of the optimizer's ops
 };
 

@@ -76,8 +76,7 @@ ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, Lay
   model.even_stages = !space.given_stages;
   const ModelConfig& whole = layers.whole().model;
   model.has_encoder = whole.encoder.any() || whole.vision.any();
-  // The bubble of equal stages: a longer first stage computes in what would be its own.
-  model.has_bubble = limits.has_bubble && !model.has_encoder;
+  model.has_bubble = limits.has_bubble;
   model.all_in_flight = limits.all_in_flight;
   model.rows = static_cast<double>(space.global_batch);
   return model;

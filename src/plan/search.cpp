@@ -158,7 +158,7 @@ class Search {
     int work = 0;
     const auto predicts = [&](const Waiting& waiting) {
       whole.push_back(waiting);
-      work += waiting.layout->pp;
+      work += waiting.layout->stages();
     };
     // A prediction out of turn makes a best time to compare bounds with.
     const Waiting* const refined = queue_.first_refined();
@@ -233,7 +233,7 @@ class Search {
     const auto keeps_most = [](const Waiting& one) {
       return std::tuple(
           one.layout->recompute != Recompute::full, one.layout->micro_batch * one.layout->vpp,
-          -one.layout->tp * one.layout->cp * one.layout->pp, -one.layout->tp, one.bound.bytes);
+          -one.layout->cp * one.layout->weight_ranks(), -one.layout->tp, one.bound.bytes);
     };
     std::stable_sort(waiting.begin(), waiting.end(), [&](const Waiting& a, const Waiting& b) {
       return keeps_most(a) < keeps_most(b);

@@ -1,9 +1,9 @@
 #include "plan/search_limits.h"
 
-#include "base/error.h"
-
 #include <algorithm>
+#include <numeric>
 
+#include "base/error.h"
 #include "config/load.h"
 #include "run/run_length.h"
 
@@ -50,6 +50,13 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
   space.heads = whole.model.heads;
   space.feed_forward = whole.model.feed_forward;
   space.domain = request.cluster.domain;
+  const VisionConfig& vision = whole.model.vision;
+  if (vision.any()) {
+    space.encoder_layers = std::max<int64_t>(1, vision.read_layers());
+    space.encoder_width = std::gcd(std::gcd(vision.heads, vision.feed_forward), whole.model.hidden);
+  } else {
+    space.encoder_layers = whole.model.encoder.layers;
+  }
   const ParallelConfig& sizes = config.parallel;
   if (given.fixes("model.tensor_model_parallel_size")) space.tp = sizes.tensor_model_parallel_size;
   if (given.fixes("model.context_parallel_size")) space.cp = sizes.context_parallel_size;
@@ -57,6 +64,10 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
     space.pp = sizes.pipeline_model_parallel_size;
   if (given.fixes("model.virtual_pipeline_model_parallel_size"))
     space.vpp = config.pipeline.virtual_stages();
+  if (given.fixes("model.encoder_pipeline_model_parallel_size"))
+    space.encoder_stages = sizes.encoder_pipeline_model_parallel_size;
+  if (given.fixes("model.encoder_tensor_model_parallel_size"))
+    space.encoder_tp = sizes.encoder_tensor_model_parallel_size;
   if (given.fixes("train.micro_batch_size") && !config.train.micro_batch_size.is_auto())
     space.micro_batch = config.train.micro_batch_rows();
   space.given_recompute = given.fixes_any(

@@ -20,8 +20,9 @@ constexpr double kRounding = 1e-10;
 /// Micro-batches after which the schedule has the same order again.
 int64_t round_of(const ResolvedRun& run) {
   const ScheduleSettings& schedule = run.parallelism.schedule;
-  const int64_t pp = run.parallelism.mesh.size(Axis::pp);
-  return schedule.kind == ScheduleKind::dualpipe_v ? 2 * pp : std::max(pp, schedule.group);
+  // Chunks go round the stages behind an encoder's own.
+  const int64_t stages = run.parallelism.stage_order().behind();
+  return schedule.kind == ScheduleKind::dualpipe_v ? 2 * stages : std::max(stages, schedule.group);
 }
 
 RunSetup with_micro_batches(const RunSetup& setup, int64_t count) {

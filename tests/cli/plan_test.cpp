@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "base/json.h"
 #include "support/command.h"
@@ -140,21 +142,36 @@ TEST(PlanSearch, ANumberOfRanksThatNothingDividesLeavesTheOthers) {
   EXPECT_THAT(none.err, HasSubstr("no layout divides 9 ranks"));
 }
 
-/// A search has the encoder on the decoder's first stage, whatever the layout of the file.
-TEST(PlanSearch, StagesOfAnEncodersOwnAreNotSearched) {
+/// Whatever the layout of the file, unless the command line fixes it.
+TEST(PlanSearch, StagesOfAnEncodersOwnAreSearched) {
   const test::TemporaryFolder folder;
-  const std::string recipe = folder / "recipe.yaml";
+  const std::string recipe = folder / "recipe.yaml", written = folder / "best.yaml";
   std::ofstream(recipe) << "model: {family: t5, num_layers: 2, encoder_num_layers: 2, "
                            "hidden_size: 64, ffn_hidden_size: 128, num_attention_heads: 4, "
                            "vocab_size: 128, encoder_pipeline_model_parallel_size: 1}\n"
                            "dist: {ranks: 2}\nmixed_precision: fp32\n";
   const std::string command = "plan --model " + recipe +
-                              " --cluster cpu --ranks 1 --global-batch 2 --seq-length 32 "
-                              "--time-limit 600 --top 1 model.encoder_seq_length=32";
-  EXPECT_EQ(test::run_viaduct(command).status, 0);
-  const auto given = test::run_viaduct(command + " model.encoder_pipeline_model_parallel_size=1");
-  EXPECT_EQ(given.status, 2);
-  EXPECT_THAT(given.err, HasSubstr("are not searched; expected 0, or --config"));
+                              " --cluster cpu --ranks 2 --global-batch 2 --seq-length 32 "
+                              "--time-limit 600 --top 40 model.encoder_seq_length=32 ";
+  const auto stages_of = [&](const std::string& more) {
+    const auto run = test::run_viaduct(command + "--json " + more);
+    EXPECT_EQ(run.status, 0) << run.err;
+    std::set<int> stages;
+    for (const json& one : json::parse(run.out)["candidates"])
+      stages.insert(one["encoder_pipeline_model_parallel_size"].get<int>());
+    return stages;
+  };
+  EXPECT_EQ(stages_of(""), (std::set{0, 1}));
+  const std::string one = "model.encoder_pipeline_model_parallel_size=1";
+  EXPECT_EQ(stages_of(one), std::set{1});
+  const auto table = test::run_viaduct(command + one + " --write " + written);
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, AllOf(HasSubstr("  encoder pp 1 tp 1\n"),
+                               HasSubstr(" · encoder pp 1 · encoder tp 1, ")));
+  std::stringstream text;
+  text << std::ifstream(written).rdbuf();
+  EXPECT_THAT(text.str(), AllOf(HasSubstr("\n  encoder_pipeline_model_parallel_size: 1\n"),
+                                HasSubstr("\n  encoder_tensor_model_parallel_size: 1\n")));
 }
 
 TEST(PlanSearch, GivenPrecisionGoesBeforeThatOfTheConfiguration) {

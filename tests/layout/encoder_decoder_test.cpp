@@ -55,6 +55,11 @@ std::vector<LayoutCase> staged_layouts() {
              wide = stages(2, 2, 2, 1, {chunks, "model.sequence_parallel=true"}, "chunks_sequence"),
              replayed = stages(2, 2, 1, 1, again + std::vector{chunks}, "chunks_recompute");
   in_front.only = wide.only = replayed.only = {"t5"};
+  // A stage without layers, and one with a chunk without.
+  const std::string nothing = "model.pipeline_model_parallel_layout=Ett||t|tL";
+  LayoutCase empty = stages(0, 4, 1, 1, {nothing}, "empty_stage"),
+             empty_chunk = stages(1, 2, 1, 1, {nothing}, "empty_chunk");
+  empty.only = empty_chunk.only = {"t5"};
   return {stages(0, 2, 1, 1),
           stages(0, 2, 1, 2, {full}, "full"),
           stages(0, 2, 2, 1, {"model.sequence_parallel=true"}, "sequence"),
@@ -63,6 +68,8 @@ std::vector<LayoutCase> staged_layouts() {
           in_front,
           wide,
           replayed,
+          empty,
+          empty_chunk,
           stages(1, 1, 1, 1),
           stages(1, 1, 1, 2, {schedule + "gpipe"}, "gpipe"),
           stages(1, 2, 1, 1, again, "recompute"),

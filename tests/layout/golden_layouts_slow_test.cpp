@@ -217,6 +217,7 @@ std::vector<LayoutCase> gradient_cases() {
       layout(1, 1, 2, 1, {kTwo, "model.pipeline_schedule=zero_bubble"}, "zero_bubble"),
       layout(1, 1, 2, 1, {kTwo, "model.num_layers_in_first_pipeline_stage=1"}, "uneven"),
       layout(1, 1, 2, 1, {kTwo, "model.pipeline_model_parallel_layout=Ett|ttL"}, "layout_text"),
+      layout(1, 1, 4, 1, {kTwo, "model.pipeline_model_parallel_layout=Ett||t|tL"}, "empty_stage"),
       layout(1, 1, 1, 2),
       layout(2, 2, 1, 1),
       layout(2, 1, 2, 1, {kTwo}),

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include "base/output_file.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/moving_run.h"
 #include "support/paths.h"
+#include "support/temporary_folder.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -166,6 +168,40 @@ TEST(TowerStages, ARunGoesOnInAnotherLayout) {
                         {layout(1, 1, 1, 2), chunks},
                         {split(2, 1, 1, 1, 1), split(1, 2, 1, 1, 1)}},
                        100);
+}
+
+/// LLaVA with a tower of three blocks, of which two are read, in front of four of Mixtral.
+std::string folder_with_experts(const std::filesystem::path& folder) {
+  write_file_atomically(folder / "config.json",
+                        R"({"model_type": "llava", "image_token_index": 9,
+      "text_config": {"model_type": "mixtral", "num_hidden_layers": 4, "hidden_size": 64,
+        "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 128,
+        "max_position_embeddings": 64},
+      "vision_config": {"model_type": "clip_vision_model", "hidden_size": 32,
+        "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "image_size": 16, "patch_size": 8}})");
+  return "model.hf_config=" + folder.string();
+}
+
+// The decoder's ranks share them.
+TEST(TowerStages, ExpertsBehindThemAreThoseOfOneRank) {
+  const test::TemporaryFolder folder;
+  const auto experts = [](LayoutCase c, int ep, const char* own) {
+    c.overrides.push_back("model.expert_model_parallel_size=" + std::to_string(ep));
+    c.overrides.push_back(std::string("model.expert_tensor_parallel_size=") + own);
+    std::erase(c.overrides, kFirst);
+    return c;
+  };
+  test::expect_goes_on(
+      {folder_with_experts(folder.path()), "model.seq_length=32", "mixed_precision=fp32",
+       "dataset.mock=true", "train.train_iters=3", "train.global_batch_size=4",
+       "train.micro_batch_size=1", "optimizer.lr=1e-2", "scheduler.lr_warmup_iters=0",
+       "validation.eval_iters=0", "logger.log_interval=1"},
+      {{experts(stages(1, 1, 1, 2, 2), 2, "1"), layout(1, 1, 1, 1)},
+       {layout(1, 1, 1, 1), experts(split(1, 2, 1, 1, 1), 2, "1")},
+       {experts(split(2, 1, 1, 1, 2), 2, "1"), experts(stages(2, 2, 1, 1, 1), 1, "2")}},
+      50);
 }
 
 }  // namespace

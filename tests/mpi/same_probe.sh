@@ -20,6 +20,14 @@ probe=(probe --model "$golden/t5/model" --batch "$golden/t5/golden.safetensors")
 "$@" -n 3 "$viaduct" "${probe[@]}" --out "$folder/mpi.safetensors" "${settings[@]}"
 cmp "$folder/threads.safetensors" "$folder/mpi.safetensors"
 
+# A tower of one tensor rank in front of a decoder of two.
+settings=(model.encoder_pipeline_model_parallel_size=1 model.encoder_tensor_model_parallel_size=1
+  model.tensor_model_parallel_size=2 train.micro_batch_size=1)
+probe=(probe --model "$golden/llava_clip/model" --batch "$golden/llava_clip/golden.safetensors")
+"$viaduct" "${probe[@]}" --out "$folder/threads.safetensors" dist.ranks=3 "${settings[@]}"
+"$@" -n 3 "$viaduct" "${probe[@]}" --out "$folder/mpi.safetensors" "${settings[@]}"
+cmp "$folder/threads.safetensors" "$folder/mpi.safetensors"
+
 # The exchange of expert rows by row number, packed into messages.
 experts=(dist.nvlink_domain_size=2 model.expert_model_parallel_size=4 model.moe_token_dispatcher_type=flex
   model.moe_dispatch_fwd_dtype=mxfp8 train.micro_batch_size=1)

@@ -27,6 +27,10 @@ StageBytes& stage(Figures& f) {
 double capacity(const Figures& f) {
   return f.machine->capacity_bytes;
 }
+void set_encoder(Figures& f, int stages) {
+  f.model.encoder.layers = 4;
+  f.config.parallel.encoder_pipeline_model_parallel_size = stages;
+}
 void use_fp8(Figures& f, Fp8Scaling scaling = Fp8Scaling::tensorwise) {
   f.fp8 = true, f.scaling = scaling;
 }
@@ -96,9 +100,20 @@ void add_pipeline(std::vector<RuleCase>& c) {
       c, "vpp-too-large", [](Figures& f) { set_sizes(f, 1, 1, 2, 4), f.micro_batches = 256; },
       [](Figures& f) { set_sizes(f, 1, 1, 2), f.micro_batches = 256; },
       [](Figures& f) { set_sizes(f, 1, 1, 2, 2), f.micro_batches = 25; }, kNot);
+  // Behind a stage of an encoder with this share of a decoder's work chunks wait for it.
+  const auto behind = [](double share, int vpp, int64_t micro_batches) {
+    return [=](Figures& f) {
+      set_sizes(f, 1, 1, 4, vpp), f.micro_batches = micro_batches;
+      f.times->bubble = 0.2;
+      set_encoder(f, 1), f.times->stage_compute = {share, 1, 1, 1, 1};
+    };
+  };
+  add(c, "pp-without-vpp", behind(0.1, 1, 8), behind(1, 1, 8), behind(0.99, 1, 8), kFires);
+  add(c, "vpp-too-large", behind(1, 2, 8), behind(0.1, 2, 8), behind(0.6, 2, 150), kFires);
   const auto computes = [](double last) {
     return [=](Figures& f) { set_sizes(f, 1, 1, 4), f.times->stage_compute = {1, 1, 1, last}; };
   };
+  c.push_back({"pp-head-imbalance", RuleCase::not_so, kNot, behind(0.1, 1, 8)});
   add(c, "pp-head-imbalance", computes(1.3), computes(1), computes(1.06), kNot);
   add(c, "pp-few-microbatches", bubble(0.2, 8), bubble(0.01, 8), bubble(0.1, 8), kNot);
   const auto order = [](int64_t now, int64_t other) {
@@ -177,11 +192,7 @@ void add_sharding(std::vector<RuleCase>& c) {
     return [=](Figures& f) { set_sizes(f, 1, 4), f.crossings["cp"] = {8, groups, ranks, 2}; };
   };
   const auto encoder = [](double seconds, int stages) {
-    return [=](Figures& f) {
-      f.model.encoder.layers = 4;
-      f.config.parallel.encoder_pipeline_model_parallel_size = stages;
-      f.times->stage_compute = {seconds, 1, 1};
-    };
+    return [=](Figures& f) { set_encoder(f, stages), f.times->stage_compute = {seconds, 1, 1}; };
   };
   add(c, "encoder-layout", encoder(0.4, 1), encoder(0.4, 0), encoder(0.5, 1), kNot);
   const auto own_tower = [](double seconds, int stages) {
@@ -192,7 +203,13 @@ void add_sharding(std::vector<RuleCase>& c) {
       f.times->stage_compute.push_back(1);
     };
   };
-  add(c, "encoder-layout", own_tower(0.4, 4), own_tower(0.6, 4), own_tower(0.5, 1), kNot);
+  add(c, "encoder-layout", own_tower(0.4, 4), own_tower(0.6, 1), own_tower(0.5, 1), kNot);
+  // Several stages, and more tensor ranks than the decoder's.
+  c.push_back({"encoder-layout", RuleCase::holds, kFires, own_tower(0.6, 2)});
+  c.push_back({"encoder-layout", RuleCase::holds, kFires, [=](Figures& f) {
+                 own_tower(0.6, 1)(f);
+                 f.config.parallel.encoder_tensor_model_parallel_size = 2;
+               }});
   // A vision tower that is on the first stage.
   const auto tower = [](double seconds, int pp) {
     return [=](Figures& f) {
@@ -203,6 +220,10 @@ void add_sharding(std::vector<RuleCase>& c) {
     };
   };
   add(c, "encoder-layout", tower(1.2, 4), tower(1.2, 1), tower(1.05, 4), kNot);
+  c.push_back({"encoder-layout", RuleCase::holds, kFires, [=](Figures& f) {
+                 tower(1.2, 4)(f);
+                 f.model.vision.layers = 0, set_encoder(f, 0);
+               }});
   add(c, "domain-straddle", straddles(2, 4), straddles(0, 4), straddles(2, 16), kNot);
   const auto rack = [](int ranks) {
     return [=](Figures& f) {

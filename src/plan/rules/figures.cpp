@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "comm/domain_check.h"
 #include "device/memory_tag.h"
@@ -180,6 +181,17 @@ const StageBytes& Figures::fullest() const {
 
 double Figures::layers_of_a_stage() const {
   return static_cast<double>(model.layers) / pp;
+}
+
+double Figures::encoder_share() const {
+  const auto own = static_cast<size_t>(encoder_stages());
+  const std::vector<double>& stages = times.value().stage_compute;
+  if (own == 0 || own >= stages.size()) return 0;
+  const auto border = stages.begin() + static_cast<ptrdiff_t>(own);
+  const double encoder = std::accumulate(stages.begin(), border, 0.0) / static_cast<double>(own),
+               decoder = std::accumulate(border, stages.end(), 0.0) /
+                         static_cast<double>(stages.size() - own);
+  return decoder > 0 ? encoder / decoder : 0;
 }
 
 bool Figures::crosses(const std::string& axis) const {

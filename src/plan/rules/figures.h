@@ -91,7 +91,15 @@ struct Figures {
 
   // Z, De, T
   int64_t shards() const { return int64_t{1} * dp * cp; }
-  int64_t expert_shards() const { return int64_t{1} * ranks / (int64_t{1} * etp * ep * pp); }
+  int64_t expert_shards() const { return decoder_ranks() / (int64_t{1} * etp * ep * pp); }
+  /// Stages of an encoder, or of a vision tower, in front of the pp of the decoder.
+  int encoder_stages() const { return config.parallel.encoder_pipeline_model_parallel_size; }
+  int64_t decoder_ranks() const {
+    return ranks - int64_t{1} * dp * cp * config.parallel.encoder_tensor() * encoder_stages();
+  }
+  /// Compute of the mean encoder's stage over that of the decoder's; 0: it has no stages of its
+  /// own. Needs times.
+  double encoder_share() const;
   double tokens() const;  // of a rank and micro-batch
   bool experts() const { return model.moe.any(); }
   int64_t local_experts() const { return experts() ? model.moe.experts / ep : 0; }

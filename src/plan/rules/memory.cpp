@@ -237,22 +237,25 @@ Finding nccl_memory(const Figures&, const Thresholds&) {
 Finding first_stage_peak(const Figures& f, const Thresholds& limits) {
   if (f.pp == 1) return not_applicable("pp = 1");
   if (!f.machine) return unknown(kNoCapacity);
+  // The first one of the decoder.
+  const auto number = static_cast<size_t>(f.encoder_stages());
+  const double first = f.stages[number].peak;
   double others = 0;
-  for (size_t i = 1; i < f.stages.size(); ++i) others = std::max(others, f.stages[i].peak);
+  for (size_t i = 0; i < f.stages.size(); ++i)
+    if (i != number) others = std::max(others, f.stages[i].peak);
   const double capacity = f.machine->capacity_bytes;
-  if (f.stages[0].peak <= limits[Limit::fit_tight] * capacity ||
-      others >= limits[Limit::fit_tight] * capacity)
-    return not_applicable(fmt::format("stage 0 needs {}, the others at most {}",
-                                      bytes(f.stages[0].peak), bytes(others)));
+  if (first <= limits[Limit::fit_tight] * capacity || others >= limits[Limit::fit_tight] * capacity)
+    return not_applicable(fmt::format("stage {} needs {}, the others at most {}", number,
+                                      bytes(first), bytes(others)));
   std::vector<Advice> advice;
   if (f.model.layers / f.pp > 1 && f.vpp == 1)
     advice.push_back(change(
         {fmt::format("model.num_layers_in_first_pipeline_stage={}", f.model.layers / f.pp - 1)}));
   if (f.vpp > 1) advice.push_back(with_sizes(f, f.tp, f.cp, f.pp, f.vpp / 2));
   return fires(Level::hint,
-               fmt::format("stage 0 alone is full: {} of {}, the others need {} at most",
-                           bytes(f.stages[0].peak), bytes(capacity), bytes(others)),
-               {{"stage 0", f.stages[0].peak, "bytes"}, {"others", others, "bytes"}},
+               fmt::format("stage {} alone is full: {} of {}, the others need {} at most", number,
+                           bytes(first), bytes(capacity), bytes(others)),
+               {{fmt::format("stage {}", number), first, "bytes"}, {"others", others, "bytes"}},
                std::move(advice));
 }
 

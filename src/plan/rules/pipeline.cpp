@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/units.h"
 #include "plan/rules/rule.h"
@@ -26,6 +27,16 @@ std::vector<int> more_virtual_stages(const Figures& f) {
   return found;
 }
 
+/// The bubble of equal stages with `chunks` chunks each, as a share of the work of one. Stages of
+/// an encoder have one chunk, and the decoder gets micro-batches no faster than they make them:
+/// where such a stage computes longer than a chunk, chunks shorten nothing any more
+/// (docs/parallelism.md, In front of virtual stages). Needs times if there are some.
+double ideal_bubble(const Figures& f, double chunks) {
+  const double share = f.encoder_stages() > 0 ? f.encoder_share() : 0;
+  return (f.encoder_stages() * share + (f.pp - 1) * std::max(1 / chunks, share)) /
+         static_cast<double>(f.micro_batches);
+}
+
 Finding pp_without_vpp(const Figures& f, const Thresholds& limits) {
   if (f.pp == 1 || f.vpp > 1) return not_applicable("pp = 1, or there are virtual stages");
   if (f.config.pipeline.pipeline_schedule != PipelineOrder::one_f_one_b)
@@ -41,14 +52,21 @@ Finding pp_without_vpp(const Figures& f, const Thresholds& limits) {
   const double bubble = f.times->share(f.times->bubble);
   if (bubble <= limits[Limit::bubble_high])
     return not_applicable(fmt::format("the bubble is {:.1f} % of the step", 100 * bubble));
+  const double divides = ideal_bubble(f, 1) / ideal_bubble(f, legal.back());
+  if (divides <= 1)
+    return not_applicable(fmt::format(
+        "a stage of the encoder computes {:.2f} times as long as one of the decoder, whose virtual "
+        "stages would wait for it",
+        f.encoder_share()));
   std::vector<Advice> advice{with_sizes(f, f.tp, f.cp, f.pp, legal.back())};
   if (legal.size() > 1) advice.push_back(with_sizes(f, f.tp, f.cp, f.pp, legal.front()));
   return if_gain(
       Level::warn,
       fmt::format(
           "the bubble of {} stages is {:.1f} % of the step; {} virtual stages divide the ideal one "
-          "by {}, for {:.2f} times the activations in flight",
-          f.pp, 100 * bubble, legal.back(), legal.back(), 1 + (f.pp - 1.0) / (f.pp * legal.back())),
+          "by {:.3g}, for {:.2f} times the activations in flight",
+          f.encoder_stages() + f.pp, 100 * bubble, legal.back(), divides,
+          1 + (f.pp - 1.0) / (f.pp * legal.back())),
       {{"bubble", bubble, "of the step"},
        {"virtual stages", static_cast<double>(legal.back()), ""}},
       std::move(advice));
@@ -72,12 +90,18 @@ Finding pp_over_tp(const Figures& f, const Thresholds&) {
 
 Finding vpp_too_large(const Figures& f, const Thresholds& limits) {
   if (f.vpp == 1) return not_applicable("there are no virtual stages");
-  const double ideal = (f.pp - 1.0) / (static_cast<double>(f.micro_batches) * f.vpp);
-  if (ideal >= limits[Limit::bubble_low])
-    return not_applicable(fmt::format("the ideal bubble is {:.1f} % of a step", 100 * ideal));
+  if (f.encoder_stages() > 0 && !f.times) return unknown(kNoTimes);
+  const double ideal = ideal_bubble(f, f.vpp);
+  // What half as many would add: all of the bubble, if no encoder is in front.
+  const double added = ideal_bubble(f, f.vpp / 2.0) - ideal;
+  if (added >= limits[Limit::bubble_low])
+    return not_applicable(
+        fmt::format("half as many would add {:.1f} % of a step to the ideal bubble", 100 * added));
   if (!f.times) return unknown(kNoTimes);
   const double p2p = f.times->exposed_of("pp");
-  const double best = p2p > 0 ? std::sqrt(f.times->bubble * f.vpp / (p2p / f.vpp)) : f.vpp;
+  // Of the bubble, what v = 1 would have that chunks divide.
+  const double divided = (f.pp - 1.0) / static_cast<double>(f.micro_batches) / ideal;
+  const double best = p2p > 0 ? std::sqrt(f.times->bubble * divided / (p2p / f.vpp)) : f.vpp;
   int half = f.vpp / 2;
   while (half > 1 && f.model.layers % (int64_t{1} * f.pp * half) != 0) --half;
   return if_gain(Level::hint,
@@ -102,9 +126,11 @@ Finding pp_head_imbalance(const Figures& f, const Thresholds& limits) {
   if (head <= limits[Limit::head_layers])
     return not_applicable(fmt::format("the output layer is as large as {:.2f} blocks", head));
   if (!f.times) return unknown(kNoTimes);
-  const auto& stages = f.times->stage_compute;
-  if (f.model.vision.any() && std::ranges::max_element(stages) == stages.begin())
-    return not_applicable("the slowest stage is the one with the vision tower (encoder-layout)");
+  const auto stages = std::span(f.times->stage_compute)
+                          .subspan(static_cast<size_t>(f.encoder_stages()));  // the decoder's
+  const bool encoder = f.model.vision.any() || f.model.encoder.any();
+  if (encoder && f.encoder_stages() == 0 && std::ranges::max_element(stages) == stages.begin())
+    return not_applicable("the slowest stage is the one with the encoder (encoder-layout)");
   double sum = 0, most = 0;
   for (const double seconds : stages) sum += seconds, most = std::max(most, seconds);
   const double skew = most * static_cast<double>(stages.size()) / sum - 1;
@@ -188,7 +214,9 @@ RuleGroup pipeline_rules() {
             "guides, mapping: "
             "pipeline parallel",
             pp_over_tp},
-           {"vpp-too-large", kPlan, "hint: v > 1, (p − 1)/(n·v) < bubble_low, and v/2 is faster",
+           {"vpp-too-large", kPlan,
+            "hint: v > 1, (p − 1)/(n·v) < bubble_low, behind stages of an encoder the part of it "
+            "that v/2 would add, and v/2 is faster",
             "With many micro-batches fewer virtual stages send less; √(bubble(v=1)/messages(v=1)) "
             "balances both.",
             "235B: vpp 3 → 4 gains 0.4 %", "guides, mapping: pipeline parallel", vpp_too_large},

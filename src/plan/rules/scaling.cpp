@@ -43,9 +43,9 @@ Finding profile_window(const Figures& f, const Thresholds&) {
     return fires(Level::hint,
                  fmt::format("all {} ranks are profiled; one a stage shows as much", f.ranks),
                  {{"ranks", static_cast<double>(profiled), ""}});
-  if (profiled < f.pp)
+  if (const int stages = f.encoder_stages() + f.pp; profiled < stages)
     return fires(Level::hint,
-                 fmt::format("{} of {} stages {} a profiled rank", profiled, f.pp,
+                 fmt::format("{} of {} stages {} a profiled rank", profiled, stages,
                              profiled == 1 ? "has" : "have"),
                  {{"ranks", static_cast<double>(profiled), ""}});
   return not_applicable(

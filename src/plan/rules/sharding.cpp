@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/units.h"
+#include "plan/rules/encoder_layout.h"
 #include "plan/rules/rule.h"
 
 namespace viaduct::rules {
@@ -151,75 +151,6 @@ Finding fsdp_buffers(const Figures& f, const Thresholds&) {
   return finding;
 }
 
-/// Layers for the first stage if it is to compute as long as the others do on average, which take
-/// `others` of the seconds that it takes; 0: none that divide.
-int64_t layers_beside_tower(const Figures& f, double others) {
-  const double layers = f.layers_of_a_stage(), rest = f.pp - 1;
-  // What is moved makes the others longer.
-  const auto most = static_cast<int64_t>(layers - (1 / others - 1) * layers * rest / f.pp);
-  for (int64_t first = most; first > 0; --first)
-    if ((f.model.layers - first) % (int64_t{1} * (f.pp - 1) * f.vpp) == 0 && first % f.vpp == 0)
-      return first;
-  return 0;
-}
-
-/// A vision tower without stages of its own may make the decoder's first one the slowest.
-Finding tower_layout(const Figures& f, const Thresholds& limits) {
-  if (f.pp == 1) return not_applicable("the vision tower is on the only stage");
-  if (!f.times) return unknown(kNoTimes);
-  const std::vector<double>& stages = f.times->stage_compute;
-  const double mean = std::accumulate(stages.begin() + 1, stages.end(), 0.0) /
-                      static_cast<double>(stages.size() - 1);
-  const double share = stages.front() / mean;
-  if (share <= 1 + limits[Limit::stage_skew])
-    return not_applicable(fmt::format(
-        "the first stage, which has the vision tower, computes {:.2f} times as long as the others",
-        share));
-  std::vector<Advice> advice;
-  if (const int64_t first = layers_beside_tower(f, 1 / share);
-      first > 0 && !f.config.pipeline.pipeline_model_parallel_layout)
-    advice.push_back(change({fmt::format("model.num_layers_in_first_pipeline_stage={}", first)}));
-  Finding finding =
-      fires(Level::hint,
-            fmt::format("the first stage, which has the vision tower, computes {:.2f} times as "
-                        "long as the others, which wait for it",
-                        share),
-            {{"first stage", share, "of the others"}}, std::move(advice));
-  finding.decided_by_gain = !finding.advice.empty();
-  return finding;
-}
-
-Finding encoder_layout(const Figures& f, const Thresholds& limits) {
-  const int own = f.config.parallel.encoder_pipeline_model_parallel_size;
-  const bool tower = f.model.vision.any();
-  if (tower && own == 0) return tower_layout(f, limits);
-  if (!tower && !f.model.encoder.any()) return not_applicable("the model has no encoder");
-  if (own == 0) return not_applicable("the encoder is on the decoder's first stage");
-  if (!f.times) return unknown(kNoTimes);
-  const std::vector<double>& stages = f.times->stage_compute;
-  const auto mean = [&](size_t begin, size_t end) {
-    return std::accumulate(stages.begin() + static_cast<ptrdiff_t>(begin),
-                           stages.begin() + static_cast<ptrdiff_t>(end), 0.0) /
-           static_cast<double>(end - begin);
-  };
-  const auto first = static_cast<size_t>(own);
-  const double share = mean(0, first) / mean(first, stages.size());
-  if (share >= limits[Limit::encoder_share])
-    return not_applicable(fmt::format(
-        "a stage of the encoder computes {:.2f} times as long as one of the decoder", share));
-  const int64_t blocks =
-      tower ? std::max<int64_t>(1, f.model.vision.read_layers()) : f.model.encoder.layers;
-  int fewer = own - 1;
-  while (fewer > 0 && blocks % fewer != 0) --fewer;
-  return fires(
-      Level::hint,
-      fmt::format("a stage of the encoder computes {:.2f} times as long as one of the decoder, "
-                  "and waits for the rest",
-                  share),
-      {{"encoder stage", share, "of a decoder's"}},
-      {change({fmt::format("model.encoder_pipeline_model_parallel_size={}", fewer)})});
-}
-
 /// The axes whose groups should not straddle, data ranks only where their communication shows.
 Finding domain_straddle(const Figures& f, const Thresholds& limits) {
   if (!f.machine) return unknown("the domains of fast links: give a cluster");
@@ -300,10 +231,11 @@ RuleGroup sharding_rules() {
         "NeMo guide, custom sharding", fsdp_buffers},
        {"encoder-layout", kPlan,
         "hint: a stage of the encoder computes less than encoder_share of one of the decoder "
-        "(wrong sizes are configuration errors); the first stage, if a vision tower is on it, more "
-        "than 1 + stage_skew of the others",
+        "(wrong sizes are configuration errors); the first stage, if the encoder or a vision tower "
+        "is on it, more than 1 + stage_skew of the others; note: several stages of an encoder, or "
+        "more tensor ranks than the decoder's, which Megatron did not have",
         "Give a small encoder fewer stages, or the decoder's first one; the first stage fewer "
-        "layers beside a vision tower.",
+        "layers beside a large one, or that a stage of its own.",
         "", "guides, encoders", encoder_layout},
        {"domain-straddle", kPlan,
         "warn: a tp, cp or ep group that fits a domain straddles two (dp if exposed > "

@@ -16,6 +16,7 @@
 #include "plan/search_space.h"
 #include "plan/variants.h"
 #include "plan/written_config.h"
+#include "support/layout_samples.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
 
@@ -23,64 +24,6 @@ namespace viaduct {
 namespace {
 
 using namespace test;
-
-/// A model of about a billion parameters on 8 ranks.
-PlanRequest request_of(const Overrides& overrides, const std::string& cluster = "dgx-h100") {
-  return {
-      .overrides = Overrides{"model.family=llama", "model.num_layers=8", "model.hidden_size=2048",
-                             "model.num_attention_heads=16", "model.ffn_hidden_size=8192",
-                             "model.vocab_size=32000", "model.seq_length=2048",
-                             "model.max_position_embeddings=2048", "mixed_precision=bf16_mixed",
-                             "train.global_batch_size=16", "dist.ranks=8"} +
-                   overrides,
-      .cluster = load_cluster(cluster)};
-}
-
-/// Every n-th layout of a request with its bounds, by BoundBasis, and its prediction.
-struct Sampled {
-  Layout layout;
-  std::vector<LowerBound> bounds;
-  Prediction prediction;
-};
-
-constexpr BoundBasis kBases[] = {BoundBasis::model, BoundBasis::largest, BoundBasis::kept,
-                                 BoundBasis::layer, BoundBasis::sharded};
-
-std::vector<Sampled> sample(const PlanRequest& request, size_t every) {
-  SearchSpace space(request);
-  std::vector<Sampled> sampled;
-  for (size_t i = 0; i < space.layouts().size(); i += every) {
-    const Layout& layout = space.layouts()[i];
-    try {
-      sampled.push_back({layout, {}, predict(setup_of_layout(request, layout), request.cluster)});
-    } catch (const ConfigError&) {
-      continue;
-    }
-    for (const BoundBasis basis : kBases) {
-      space.costs().of(space.needed(layout, basis));
-      sampled.back().bounds.push_back(space.bound(layout, basis).value());
-    }
-  }
-  return sampled;
-}
-
-double peak_of(const Prediction& prediction) {
-  int64_t peak = 0;
-  for (const StagePrediction& stage : prediction.stages)
-    peak = std::max(peak, stage.run.peak.bytes);
-  return static_cast<double>(peak);
-}
-
-void expect_bounds_below(const std::vector<Sampled>& sampled) {
-  ASSERT_GT(sampled.size(), 10u);
-  for (const Sampled& s : sampled) {
-    SCOPED_TRACE(describe(s.layout));
-    for (size_t basis = 0; basis < s.bounds.size(); ++basis) {
-      EXPECT_LE(s.bounds[basis].bytes, peak_of(s.prediction)) << basis;
-      EXPECT_LE(s.bounds[basis].seconds, s.prediction.step_seconds) << basis;
-    }
-  }
-}
 
 class Bounds : public testing::TestWithParam<Overrides> {};
 
@@ -254,35 +197,20 @@ TEST(Search, BoundsOfAdaptersAreNeverAboveTheDryRun) {
   }
 }
 
-/// A folder whose model has a vision tower beside the text model of a request.
-std::string with_tower(const std::filesystem::path& folder, bool gemma) {
-  const std::string text = R"("num_hidden_layers": 8, "hidden_size": 2048, "head_dim": 128,
-                              "intermediate_size": 8192, "num_attention_heads": 16,
-                              "num_key_value_heads": 4)",
-                    vision = R"({"model_type": "siglip_vision_model", "hidden_size": 1024,
-                                 "intermediate_size": 4096, "num_hidden_layers": 6,
-                                 "num_attention_heads": 16, "image_size": 448, "patch_size": 14})";
-  std::filesystem::create_directories(folder);
-  write_file_atomically(
-      folder / "config.json",
-      fmt::format(R"({{"model_type": "{}", "image_token_index": 9, "mm_tokens_per_image": 256,
-                       "text_config": {{"model_type": "{}", {}}}, "vision_config": {}}})",
-                  gemma ? "gemma3" : "llava", gemma ? "gemma3_text" : "llama", text, vision));
-  return "model.hf_config=" + folder.string();
-}
-
-// The tower is on the first stage. Some of its weights never train, such as SigLIP's pooling head,
-// which tensor ranks do not cut; or all of them, or those of the text.
+// The tower is on the first stage (of its own: encoder_search_test.cpp). Some of its weights never
+// train, such as SigLIP's pooling head, which tensor ranks do not cut; or all of them, or those of
+// the text.
 TEST(Search, BoundsOfImagesAreNeverAboveTheDryRun) {
   const TemporaryFolder folder;
-  const std::string llava = with_tower(folder.path() / "llava", false);
-  const std::string gemma = with_tower(folder.path() / "gemma", true);
+  const std::string llava = folder_with_tower(folder.path() / "llava");
+  const std::string gemma = folder_with_tower(folder.path() / "gemma", {.gemma = true});
   for (const Overrides& images :
        {Overrides{llava}, Overrides{llava, "model.freeze_vision_model=true"},
         Overrides{llava, "model.freeze_language_model=true"},
         Overrides{gemma, "model.family=gemma3_text", "model.cp_comm_type=a2a"}}) {
     SCOPED_TRACE(testing::PrintToString(images));
-    expect_bounds_below(sample(request_of(images), 23));
+    expect_bounds_below(
+        sample(request_of(images + Overrides{"model.encoder_pipeline_model_parallel_size=0"}), 23));
   }
 }
 

@@ -218,6 +218,22 @@ TEST(Schedule, ShortStagesInFrontLeaveTheBubbleOfChunks) {
   }
 }
 
+// Longer ones than a chunk are what the decoder waits for (the rules pp-without-vpp and
+// vpp-too-large count on it).
+TEST(Schedule, LongStagesInFrontLeaveTheBubbleOfTheirOwn) {
+  for (const int v : {1, 2, 4}) {
+    for (const double share : {0.6, 0.8, 1.0}) {
+      if (share * v < 1) continue;
+      ComputeTimes times;
+      times.front = share;
+      const Schedule schedule = make_schedule(in_front(
+          2, settings(v == 1 ? ScheduleKind::one_f_one_b : ScheduleKind::interleaved, 4, v, 16)));
+      EXPECT_NEAR(replay_schedule(schedule, times).bubble_fraction(), (2 + 3) * share / 16, 1e-9)
+          << v << " " << share;
+    }
+  }
+}
+
 // What comes from the front waits at the receiver: at most a group, less what is used meanwhile.
 TEST(Schedule, AFewMessagesFromTheFrontWaitAtTheReceiver) {
   for (const int64_t group : {4, 8}) {

@@ -194,6 +194,10 @@ TEST(SegmentRange, CountsFromBothEnds) {
   EXPECT_EQ(kAllButLastSegment.among(5), (SegmentRange{0, 4}));
   EXPECT_THROW(kAllButLastSegment.among(1), CommError);
   EXPECT_THROW((SegmentRange{2, 6}).among(5), CommError);
+  // A chunk without layers has all of its segments, and nothing else.
+  EXPECT_EQ(SegmentRange{}.among(0), (SegmentRange{0, 0}));
+  EXPECT_THROW(kLastSegment.among(0), CommError);
+  EXPECT_THROW((SegmentRange{2, 2}).among(5), CommError);
 }
 
 TEST(ValidateSchedule, WrongFlagsAreCaught) {

@@ -11,7 +11,8 @@ namespace {
 
 /// Of four micro-batches of 8 layers that take 2 seconds each, and nothing else.
 double bound_with_ends(int pp, double end_seconds, double embedding_seconds,
-                       bool has_encoder = false) {
+                       bool has_encoder = false, int encoder_stages = 0,
+                       double encoder_seconds = 0) {
   ModelCost model;
   model.has_encoder = has_encoder;
   model.layers = model.counted_layers = 8;
@@ -19,8 +20,10 @@ double bound_with_ends(int pp, double end_seconds, double embedding_seconds,
   layer.known = true;
   layer.layer_seconds = 2;
   layer.end_seconds = end_seconds, layer.embedding_seconds = embedding_seconds;
+  layer.encoder_seconds = encoder_seconds;
   Layout layout;
   layout.pp = pp, layout.micro_batches = 4;
+  layout.encoder_stages = layout.encoder_tp = encoder_stages;
   return LayoutBound(model, load_cluster("dgx-h100"), {}).of(layer, layout).seconds;
 }
 
@@ -87,10 +90,37 @@ TEST(LayoutBound, LayersThatTrainBesideFrozenPartsAreExchanged) {
   EXPECT_LT(seconds(), 0.1);
 }
 
-// Its tower is on the first stage, whichever the others are as long as.
+// Its encoder is on the first stage, whichever the others are as long as: there is no even bubble.
 TEST(LayoutBound, AFirstStageWithAnEncoderHasNoEvenPipeline) {
-  EXPECT_DOUBLE_EQ(bound_with_ends(2, 3, 1, true), 0);
+  const double layers = 4 * 4 * 2;
+  EXPECT_DOUBLE_EQ(bound_with_ends(2, 3, 1, true), layers + 4 * 2);        // the head
+  EXPECT_DOUBLE_EQ(bound_with_ends(2, 5, 1, true, 0, 3), layers + 4 * 3);  // the encoder
   EXPECT_DOUBLE_EQ(bound_with_ends(1, 3, 1, true), bound_with_ends(1, 3, 1));
+}
+
+// Stages behind an encoder's own are even.
+TEST(LayoutBound, StagesBehindAnEncodersOwnHaveTheirEndsAlone) {
+  EXPECT_DOUBLE_EQ(bound_with_ends(2, 5, 1, true, 1, 2), bound_with_ends(2, 3, 1));
+  EXPECT_DOUBLE_EQ(bound_with_ends(1, 5, 1, true, 1, 2), bound_with_ends(1, 3, 1));
+}
+
+// An encoder that takes longer than all other stages: of 60 s a micro-batch, on two stages.
+TEST(LayoutBound, AnEncodersOwnStagesMayBeTheSlowest) {
+  EXPECT_DOUBLE_EQ(bound_with_ends(2, 61, 1, true, 2, 60), 4 * 60 / 2 / 2);
+}
+
+// Its ranks share the work and the weights of the whole model.
+TEST(ModelBound, CountsTheRanksOfTheEncoder) {
+  ModelCost model;
+  model.has_encoder = true;
+  model.step_seconds = 60, model.parameters = 60, model.bytes.weights = 2;
+  Layout layout;
+  layout.tp = 2, layout.pp = 2, layout.dp = 2, layout.sharding = Sharding::none;
+  EXPECT_DOUBLE_EQ(model_bound(model, layout).seconds, 60. / 8);
+  EXPECT_DOUBLE_EQ(model_bound(model, layout).bytes, 2 * 60. / 4);
+  layout.encoder_stages = 2, layout.encoder_tp = 1;
+  EXPECT_DOUBLE_EQ(model_bound(model, layout).seconds, 60. / 12);
+  EXPECT_DOUBLE_EQ(model_bound(model, layout).bytes, 2 * 60. / 6);
 }
 
 }  // namespace

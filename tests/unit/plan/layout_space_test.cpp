@@ -80,6 +80,52 @@ TEST(LayoutSpace, ContextRanksKeepEnoughTokens) {
   for (const Layout& l : enumerate_layouts(limits())) EXPECT_GE(8192 / l.cp, kLeastContextTokens);
 }
 
+/// A vision tower of 6 blocks of 24 heads in front of 36 layers.
+SpaceLimits with_tower() {
+  SpaceLimits l = limits();
+  l.ranks = 12, l.layers = 36, l.domain = 24, l.encoder_layers = 6, l.encoder_width = 24;
+  return l;
+}
+
+TEST(LayoutSpace, AnEncoderHasStagesAndTensorRanksOfItsOwn) {
+  const auto all = enumerate_layouts(with_tower());
+  std::set<int> stages;
+  for (const Layout& l : all) {
+    stages.insert(l.encoder_stages);
+    EXPECT_EQ(l.dp * l.cp * (l.encoder_tp * l.encoder_stages + l.tp * l.pp), 12);
+    EXPECT_EQ(l.micro_batch * l.micro_batches * l.dp, 128);
+    EXPECT_EQ(l.encoder_stages == 0, l.encoder_tp == 0);
+    EXPECT_TRUE(l.encoder_tp == 0 || l.encoder_tp % l.tp == 0 || l.tp % l.encoder_tp == 0);
+  }
+  EXPECT_EQ(stages, (std::set{0, 1, 2, 3, 6}));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.encoder_tp > l.tp; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.encoder_tp > 0 && l.encoder_tp < l.tp; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.encoder_stages > 0 && l.vpp > 1; }));
+  // One of an encoder-decoder model has those of the decoder.
+  SpaceLimits t5 = with_tower();
+  t5.encoder_width = 0;
+  for (const Layout& l : enumerate_layouts(t5))
+    EXPECT_EQ(l.encoder_tp, l.encoder_stages == 0 ? 0 : l.tp);
+}
+
+TEST(LayoutSpace, StagesOfAnEncoderMayBeFixed) {
+  SpaceLimits l = with_tower();
+  l.encoder_stages = 0;
+  EXPECT_FALSE(some(enumerate_layouts(l), [](const Layout& x) { return x.encoder_stages > 0; }));
+  l.encoder_stages = 2;
+  const auto two = enumerate_layouts(l);
+  EXPECT_FALSE(some(two, [](const Layout& x) { return x.encoder_stages != 2; }));
+  EXPECT_TRUE(some(two, [](const Layout& x) { return x.encoder_tp == 4 && x.tp == 2; }));
+  l.encoder_tp = 1;
+  const auto narrow = enumerate_layouts(l);
+  EXPECT_FALSE(narrow.empty());
+  EXPECT_FALSE(some(narrow, [](const Layout& x) { return x.encoder_tp != 1; }));
+  l.encoder_stages = 4;  // does not divide 6
+  EXPECT_TRUE(enumerate_layouts(l).empty());
+  EXPECT_THAT(contradicting_sizes(l),
+              testing::ElementsAre("model.encoder_pipeline_model_parallel_size=4"));
+}
+
 TEST(LayoutSpace, FixedValuesReplaceTheRules) {
   SpaceLimits l = limits();
   l.tp = 16, l.cp = 1, l.pp = 2, l.vpp = 1, l.micro_batch = 2;
@@ -132,6 +178,21 @@ TEST(Layout, DifferencesAreNamed) {
   b.pp = 4, b.recompute = Recompute::full;
   EXPECT_THAT(differences(a, b), testing::ElementsAre("pp 1 → 4", "recompute none → full"));
   EXPECT_TRUE(differences(a, a).empty());
+}
+
+TEST(Layout, HasTheFieldsOfAnEncoderWhereThereIsOne) {
+  Layout a{.tp = 4, .has_encoder = true, .encoder_stages = 2, .encoder_tp = 1}, b = a;
+  EXPECT_THAT(overrides_of(a),
+              testing::IsSupersetOf({"model.encoder_pipeline_model_parallel_size=2",
+                                     "model.encoder_tensor_model_parallel_size=1"}));
+  EXPECT_THAT(overrides_of(Layout{}),
+              testing::Not(testing::Contains(testing::HasSubstr("encoder"))));
+  b.encoder_stages = 3, b.encoder_tp = 2;
+  EXPECT_THAT(differences(a, b), testing::ElementsAre("encoder pp 2 → 3", "encoder tp 1 → 2"));
+  b.encoder_stages = b.encoder_tp = 0;
+  EXPECT_THAT(differences(a, b), testing::ElementsAre("encoder pp 2 → 0"));
+  EXPECT_THAT(overrides_of(b), testing::Contains("model.encoder_pipeline_model_parallel_size=0"));
+  EXPECT_EQ(a.ranks(), 2 * 1 + 4);
 }
 
 TEST(Contradictions, NameWhatExcludesWhat) {

@@ -77,15 +77,21 @@ TEST_P(SteadyRounds, AreThoseOfTheWholeStep) {
   }
 }
 
-const Overrides kTwo{"dist.ranks=2", "model.pipeline_model_parallel_size=2"};
+const Overrides kTwo{"dist.ranks=2", "model.pipeline_model_parallel_size=2"},
+    kBehindEncoder = kTwo + Overrides{"dist.ranks=3", "model.family=t5",
+                                      "model.encoder_num_layers=1", "model.encoder_seq_length=64",
+                                      "model.encoder_pipeline_model_parallel_size=1"};
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, SteadyRounds,
-    testing::Values(Case{"one_stage", {}}, Case{"one_f_one_b", kTwo},
-                    Case{"interleaved",
-                         kTwo + Overrides{"model.virtual_pipeline_model_parallel_size=2"}},
-                    Case{"zero_bubble", kTwo + Overrides{"model.pipeline_schedule=zero_bubble"}},
-                    Case{"gpipe", kTwo + Overrides{"model.pipeline_schedule=gpipe"}, false}),
+    testing::Values(
+        Case{"one_stage", {}}, Case{"one_f_one_b", kTwo},
+        Case{"interleaved", kTwo + Overrides{"model.virtual_pipeline_model_parallel_size=2"}},
+        Case{"behind_an_encoder", kBehindEncoder},
+        Case{"interleaved_behind_an_encoder",
+             kBehindEncoder + Overrides{"model.virtual_pipeline_model_parallel_size=2"}},
+        Case{"zero_bubble", kTwo + Overrides{"model.pipeline_schedule=zero_bubble"}},
+        Case{"gpipe", kTwo + Overrides{"model.pipeline_schedule=gpipe"}, false}),
     [](const auto& of) { return of.param.name; });
 
 TEST(ShortSteps, AreWalkedWhole) {

@@ -112,6 +112,26 @@ TEST(GuideRules, PackingNeedsTheLengthsOfConversations) {
   }
 }
 
+// Ranks that an encoder gives up make stages of the decoder.
+TEST(GuideRules, RanksOfASmallEncoderGoToTheDecoder) {
+  const auto advice = [](int own, int tensor) {
+    Figures f = dense();
+    test::set_sizes(f, 2, 1, 3);
+    f.model.layers = 32, f.model.encoder.layers = 4;
+    f.config.parallel.encoder_pipeline_model_parallel_size = own;
+    f.config.parallel.encoder_tensor_model_parallel_size = tensor;
+    f.times->stage_compute = std::vector<double>(static_cast<size_t>(own), 0.1);
+    f.times->stage_compute.insert(f.times->stage_compute.end(), {1, 1, 1});
+    return rule_of("encoder-layout").check(f, {}).advice.at(0).overrides;
+  };
+  const std::string stages = "model.encoder_pipeline_model_parallel_size=",
+                    tensor = "model.encoder_tensor_model_parallel_size=",
+                    pp = "model.pipeline_model_parallel_size=";
+  EXPECT_THAT(advice(1, 2), testing::ElementsAre(stages + "0", tensor + "0", pp + "4"));
+  EXPECT_THAT(advice(2, 2), testing::ElementsAre(stages + "1", pp + "4"));
+  EXPECT_THAT(advice(1, 1), testing::ElementsAre(stages + "0", tensor + "0"));  // half a stage
+}
+
 TEST(GuideRules, WhatIsSetIsNotAdvised) {
   Figures f = dense();
   f.config.dist.vboost = 1;

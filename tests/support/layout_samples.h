@@ -1,0 +1,40 @@
+#pragma once
+// Layouts of a search with their lower bounds and their predictions.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plan/layout_setup.h"
+#include "plan/predict.h"
+#include "plan/search_space.h"
+#include "support/training.h"
+
+namespace viaduct::test {
+
+/// A model of about a billion parameters on 8 ranks.
+PlanRequest request_of(const Overrides& overrides, const std::string& cluster = "dgx-h100");
+
+/// Every n-th layout of a request with its bounds, by BoundBasis, and its prediction.
+struct Sampled {
+  Layout layout;
+  std::vector<LowerBound> bounds;
+  Prediction prediction;
+};
+/// Without those that the trainer refuses.
+std::vector<Sampled> sample(const PlanRequest& request, size_t every);
+
+/// Of the fullest stage.
+double peak_of(const Prediction& prediction);
+
+void expect_bounds_below(const std::vector<Sampled>& sampled);
+
+/// Blocks of a model with images.
+struct TowerModel {
+  int layers = 8, tower = 6;  // of the text model, and of the tower
+  bool gemma = false;         // Gemma 3, else LLaVA with SigLIP
+};
+/// Writes its config.json, with the sizes of `request_of`. Returns "model.hf_config=FOLDER".
+std::string folder_with_tower(const std::filesystem::path& folder, const TowerModel& model = {});
+
+}  // namespace viaduct::test
