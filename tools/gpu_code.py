@@ -11,7 +11,7 @@ name contains a word.
 
 reads the machine code with cuobjdump (of the toolkit, or of an environment that `tools/python_env.sh build/gpu-code-env
 tools/gpu_code/requirements.txt` makes), and fails if a kernel is worse than its budget (tools/gpu_code/budgets, of nvcc 13.0): blocks that fit a multiprocessor,
-instructions per matrix instruction in each loop, and in loops divisions of whole numbers, accesses of one byte and local memory; or if
+instructions per matrix instruction in each loop, per element where a thread has no loop over its own, and in loops divisions of whole numbers, accesses of one byte and local memory; or if
 it lacks the instructions that make it fast: reads of 16 bytes, products of the matrix units. Without cuobjdump it says that it is
 skipped.
 
@@ -58,6 +58,7 @@ def read_library(tool, library):
         kernel.registers, kernel.shared = resources.get((kernel.target, kernel.name), (0, 0))
         kernel.threads = threads.get(kernel.name, 0)
     code.demangle(kernels)
+    code.count_elements(kernels)
     dynamic = budgets.read_dynamic()
     for kernel in kernels:
         kernel.shared += dynamic.get(kernel.name, 0)

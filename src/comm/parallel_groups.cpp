@@ -20,8 +20,26 @@ std::vector<ParallelGroups::Group> document_groups(Communicator& ranks) {
   return groups;
 }
 
+/// The ranks that a rank exchanges messages of stages with: those of the stages beside its own;
+/// and, where there are virtual stages, the last stage sends to the first that has several: it has
+/// an embedding, and in front of it may be stages of an encoder.
+std::vector<GlobalRank> stage_neighbours(const Mesh& mesh, GlobalRank rank) {
+  const int stage = mesh.coordinate(rank, Axis::pp).value, last = mesh.size(Axis::pp) - 1;
+  std::vector<int> firsts = mesh.parts().embedding_stages, beside{stage - 1, stage + 1};
+  if (firsts.empty()) firsts = {0};
+  if (std::ranges::count(firsts, stage) > 0) beside.push_back(last);
+  if (stage == last) beside.insert(beside.end(), firsts.begin(), firsts.end());
+  std::vector<GlobalRank> neighbours;
+  for (const int other : beside) {
+    if (other < 0 || other > last || other == stage) continue;
+    for (const GlobalRank place : mesh.places_in_stage(rank, other))
+      if (std::ranges::count(neighbours, place) == 0) neighbours.push_back(place);
+  }
+  return neighbours;
+}
+
 /// Those that a rank of the mesh opens below at most, one for each group of several ranks, each
-/// direction of each flow to a neighbouring stage, and each flow of rings.
+/// direction of each flow to a neighbour, and each flow of rings.
 int64_t most_connections(const Mesh& mesh, const std::vector<OwnConnection>& of_tp) {
   constexpr int64_t kFlows = 2, kDirections = 2;
   int64_t count = 0;
@@ -31,15 +49,15 @@ int64_t most_connections(const Mesh& mesh, const std::vector<OwnConnection>& of_
     return static_cast<int64_t>(ranks);
   };
   for (const GroupKind kind : communicator_kinds(mesh)) {
-    const int64_t ranks = largest(kind);
-    if (ranks == 1) continue;
+    if (largest(kind) == 1) continue;
     ++count;
-    const int neighbours = mesh.parts().embedding_stages.empty() ? 2 : 3;
-    if (kind == GroupKind::pp)
-      count += std::min<int64_t>(ranks - 1, neighbours) * kFlows * kDirections;
     const bool ring = kind == GroupKind::tp || kind == GroupKind::cp || kind == GroupKind::cp_outer;
     if (ring) count += kFlows;
   }
+  size_t neighbours = 0;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    neighbours = std::max(neighbours, stage_neighbours(mesh, {rank}).size());
+  count += static_cast<int64_t>(neighbours) * kFlows * kDirections;
   if (mesh.parts().document_groups) {
     for (int64_t size = 2; size <= largest(GroupKind::dp_cp); size *= 2) count += 1 + kFlows;
   }
@@ -49,21 +67,12 @@ int64_t most_connections(const Mesh& mesh, const std::vector<OwnConnection>& of_
   return count;
 }
 
-/// Stages send to their neighbours, and the last one, where there are virtual stages, to the first
-/// that has several: it has an embedding, and in front of it may be stages of an encoder.
-void open_stage_channels(const ParallelGroups& groups, const Mesh& mesh) {
-  const int stage = groups.stage(), last = groups.stages() - 1;
-  std::vector<int> firsts = mesh.parts().embedding_stages, beside{stage - 1, stage + 1};
-  if (firsts.empty()) firsts = {0};
-  if (std::ranges::count(firsts, stage) > 0) beside.push_back(last);
-  if (stage == last) beside.insert(beside.end(), firsts.begin(), firsts.end());
-  std::vector<int> neighbours;
-  for (const int other : beside) {
-    if (other < 0 || other > last || other == stage) continue;
-    for (const int rank : groups.in_stage(other))
-      if (std::ranges::count(neighbours, rank) == 0) neighbours.push_back(rank);
-  }
-  groups.pp().open_channels(neighbours, false);
+void open_stage_channels(Communicator& pp, const Mesh& mesh, GlobalRank me) {
+  const std::vector<GlobalRank> members = group_ranks(mesh, GroupKind::pp, me);
+  std::vector<int> peers;
+  for (const GlobalRank rank : stage_neighbours(mesh, me))
+    peers.push_back(static_cast<int>(std::ranges::find(members, rank) - members.begin()));
+  pp.open_channels(peers, false);
 }
 
 }  // namespace
@@ -82,7 +91,7 @@ ParallelGroups::ParallelGroups(const Mesh& mesh, Group world,
   }
   if (mesh.parts().document_groups) documents_ = document_groups(dp_cp());
   find_stages(mesh);
-  open_stage_channels(*this, mesh);
+  open_stage_channels(pp(), mesh, me);
   open_channels();
   if (!of_tp.empty() && tp().size() > 1) tp().open_connections(of_tp);
 }

@@ -16,12 +16,13 @@ double rate_of(const FormatRates& rates, std::string_view format) {
 
 /// `extra_passes` stands for chains of element-wise kernels in the runs that it was fitted to.
 /// Kernels that make operands of FP8 and FP4 or their scales, and those that only move values (the
-/// rows of experts among them) or multiply their rows, have no such chain in any trainer.
+/// rows of experts among them) or multiply their rows, have no such chain in any trainer; nor have
+/// cuDNN's kernels, whose backward writes and reads a matrix of gradients of scores.
 bool is_one_pass(const OpEntryRecord& op) {
   const std::string_view name = op.op;
   return name == "convert_operand" || name == "largest_magnitude" || name.starts_with("square_") ||
          name == "embedding_forward" || name.starts_with("combine_") || name == "row_dots" ||
-         name == "copy" || name == "fill";
+         name == "copy" || name == "fill" || op.kernel == "cudnn";
 }
 
 /// The format in which an op's operations of `format` run.
@@ -57,7 +58,8 @@ std::string_view op_kind_name(OpKind kind) {
   return "";
 }
 
-OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(settings) {
+OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings)
+    : settings_(settings), counted_(gpu, settings.head_size) {
   const double bf16 = rate_of(gpu.dense_flops, "bf16");
   for (int i = 0; i < kFlopFormats; ++i) {
     const auto format = static_cast<size_t>(i);
@@ -110,7 +112,8 @@ double OpTime::seconds(const OpEntryRecord& op) const {
     VIADUCT_CHECK(ConfigError, rate > 0,
                   "prediction: {} computes in {}, but the GPU has no rate for it", op.op,
                   kFormatNames[static_cast<size_t>(format)]);
-    compute += flops / rate;
+    const bool counted = settings_.own_kernels && kind != OpKind::other;
+    compute += counted ? counted_.seconds(op, flops, flops / rate) : flops / rate;
   }
   if (kind != OpKind::other) compute += settings_.half_seconds;
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);

@@ -6,9 +6,11 @@
 //
 // Matrix products run at the rate that large ones keep up, where that was measured
 // (Gpu::steady_flops), else at a share of the best measured rate, or of the dense peak; attention
-// at a share of the best one. Small products and small passes over memory take longer than that.
+// at a share of the best one; our own kernels of attention and of experts no faster than their
+// instructions allow (counted_kernels.h). Small products and small passes over memory take longer.
 
 #include "hardware/cluster.h"
+#include "plan/counted_kernels.h"
 #include "timeline/record.h"
 
 namespace viaduct {
@@ -48,6 +50,8 @@ struct OpTimeSettings {
   /// that of FP16 (ops/cuda/kernels/grouped_codes.h).
   bool narrow_experts = false;
   bool library_attention = false;  // attention is cuDNN's also where our own kernels would run
+  /// Ops run on our own kernels, as the record names them; false: on those of another trainer.
+  bool own_kernels = true;
 };
 
 class OpTime {
@@ -63,6 +67,7 @@ class OpTime {
   double attention_rate(const OpEntryRecord& op, size_t format) const;
 
   OpTimeSettings settings_;
+  CountedKernels counted_;
   // By FlopFormat:
   std::array<double, kFlopFormats> matrix_rates_{};   // the best of products
   std::array<double, kFlopFormats> product_rates_{};  // of products of a step

@@ -10,6 +10,7 @@
 
 #include "cuda_host/race_watch.h"
 #include "ops/cuda/kernels/attention.h"
+#include "ops/cuda/kernels/grouped_gemm.h"
 #include "ops/cuda/kernels/kernel.h"
 #include "ops/cuda/kernels/product_operands.h"
 #include "ops/cuda/kernels/quantize.h"
@@ -169,35 +170,103 @@ TEST(Races, OperandsInTheLibrarysOrderHaveNone) {
   EXPECT_GT(watch.accesses(), 0);
 }
 
-/// Copies of tiles, loads of operands, and what warps exchange.
-TEST(Races, AttentionHasNone) {
-  constexpr int kTokens = 100, kHeads = 2, kWidth = 64;
+/// One document of rows of ones, with two heads of queries for one of keys.
+struct Ones {
+  static constexpr int kTokens = 100, kHeads = 2, kWidth = 64;
   struct alignas(16) Eight {
     uint16_t values[8];
   };
-  const Eight ones{{0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80}};
-  std::vector<Eight> q(kTokens * kHeads * kWidth / 8, ones), k(kTokens * kWidth / 8, ones), v = k,
-                                                                                            out = q;
-  std::vector<float> lse(kHeads * kTokens);
-  const int32_t offsets[] = {0, kTokens};
-  AttentionForwardView args{};
-  AttentionProblemView& problem = args.problem;
-  problem.format = args.out_format = Format::bf16;
-  problem.documents = problem.kv_heads = 1, problem.group = kHeads;
-  problem.q_offsets = problem.kv_offsets = offsets;
-  problem.queries = problem.keys = kTokens;
-  problem.width = problem.value_width = kWidth;
-  problem.q = {q.data(), kHeads * kWidth, kWidth}, args.out = {out.data(), kHeads * kWidth, kWidth};
-  problem.k = {k.data(), kWidth, kWidth}, problem.v = {v.data(), kWidth, kWidth};
-  problem.causal = problem.wide = true, problem.scale = 0.125f;
-  problem.lse = lse.data();
+  static constexpr Eight kEight{{0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80}};
+
+  std::vector<Eight> q = std::vector<Eight>(kTokens * kHeads * kWidth / 8, kEight), out = q;
+  std::vector<Eight> k = std::vector<Eight>(kTokens * kWidth / 8, kEight), v = k;
+  std::vector<float> lse = std::vector<float>(kHeads * kTokens);
+  int32_t offsets[2] = {0, kTokens};
+
+  AttentionProblemView problem() {
+    AttentionProblemView problem{};
+    problem.format = Format::bf16;
+    problem.documents = problem.kv_heads = 1, problem.group = kHeads;
+    problem.q_offsets = problem.kv_offsets = offsets;
+    problem.queries = problem.keys = kTokens;
+    problem.width = problem.value_width = kWidth;
+    problem.q = {q.data(), kHeads * kWidth, kWidth};
+    problem.k = {k.data(), kWidth, kWidth}, problem.v = {v.data(), kWidth, kWidth};
+    problem.causal = problem.wide = true, problem.scale = 0.125f;
+    problem.lse = lse.data();
+    return problem;
+  }
+};
+
+/// Launches with each seed; `launch` throws at a race.
+template <class Launch>
+void expect_none(Launch&& launch) {
   RaceWatch watch;
   for (uint64_t seed = 0; seed <= kSeeds; ++seed) {
     emulator().set_seed(seed);
-    attention_forward(args, nullptr);
+    launch();
   }
   EXPECT_GT(watch.accesses(), 0);
-  EXPECT_NEAR(lse[kTokens - 1], 8 + std::log(100.0), 1e-3);  // 64 / 8 for each of 100 keys
+}
+
+/// Copies of tiles, loads of operands, and what warps exchange.
+TEST(Races, AttentionHasNone) {
+  Ones ones;
+  AttentionForwardView args{};
+  args.problem = ones.problem();
+  args.out = {ones.out.data(), Ones::kHeads * Ones::kWidth, Ones::kWidth};
+  args.out_format = Format::bf16;
+  expect_none([&] { attention_forward(args, nullptr); });
+  // 64 / 8 for each of 100 keys.
+  EXPECT_NEAR(ones.lse[Ones::kTokens - 1], 8 + std::log(100.0), 1e-3);
+}
+
+TEST(Races, TheBackwardOfAttentionHasNone) {
+  Ones ones;
+  for (int head = 0; head < Ones::kHeads; ++head) {
+    for (int token = 0; token < Ones::kTokens; ++token)
+      ones.lse[static_cast<size_t>(head * Ones::kTokens + token)] =
+          8 + static_cast<float>(std::log(token + 1.0));
+  }
+  const std::vector<float> delta(ones.lse.size());
+  std::vector<float> dq(ones.q.size() * 8), dk(ones.k.size() * 8), dv = dk;
+  AttentionBackwardView args{};
+  args.problem = ones.problem();
+  args.d_out = {ones.out.data(), Ones::kHeads * Ones::kWidth, Ones::kWidth};
+  args.delta = delta.data();
+  args.dq = dq.data(), args.dk = dk.data(), args.dv = dv.data();
+  expect_none([&] { attention_backward_keys(args, nullptr); });
+  expect_none([&] { attention_backward_queries(args, nullptr); });
+  // The first key has 1 / 1 + 1 / 2 + … + 1 / 100 of both heads' gradients, added with each seed.
+  double sum = 0;
+  for (int token = 1; token <= Ones::kTokens; ++token) sum += 1.0 / token;
+  EXPECT_NEAR(dv[0], (kSeeds + 1) * Ones::kHeads * sum, 0.1);
+  EXPECT_NE(dq.back(), 0);
+}
+
+/// Two experts of 40 and 30 rows, in the three forms: tiles that alternate between two places.
+TEST(Races, ProductsOfExpertsHaveNone) {
+  constexpr int64_t kRows = 70, kN = 72, kK = 80;
+  const int32_t offsets[] = {0, 40, kRows};
+  const std::vector<Ones::Eight> a(kRows * kK / 8, Ones::kEight), b(2 * kN * kK / 8, Ones::kEight);
+  for (const GroupedForm form :
+       {GroupedForm::forward, GroupedForm::data_gradient, GroupedForm::weight_gradient}) {
+    const bool of_weights = form == GroupedForm::weight_gradient;
+    std::vector<float> c(of_weights ? 2 * kN * kK : kRows * kK);
+    GroupedProduct args{};
+    args.form = form, args.c_format = Format::f32, args.format = Format::bf16;
+    args.c = c.data(), args.offsets = offsets, args.experts = 2, args.rows = kRows;
+    args.n = kN, args.k = kK;
+    args.a = a.data(), args.b = b.data();
+    args.a_stride = form == GroupedForm::forward ? kK : kN;
+    args.b_stride = kK;
+    args.c_stride = form == GroupedForm::forward ? kN : kK;
+    expect_none([&] { grouped_gemm(args, nullptr); });
+    const int64_t contracted = form == GroupedForm::forward         ? kK
+                               : form == GroupedForm::data_gradient ? kN
+                                                                    : 40;
+    EXPECT_EQ(c[0], static_cast<float>(contracted));
+  }
 }
 
 }  // namespace

@@ -229,6 +229,15 @@ class Budgets(unittest.TestCase):
         # Outside of loops they are free.
         self.assertEqual(self.check(LOOPS.replace("LDC R1, c[0x0][0x28]", "LDS.U8 R8, [R9]")), [])
 
+    def test_more_instructions_for_an_element(self):
+        # A thread has 64 elements; what is behind the end of the kernel is not reached.
+        def code_of(count):
+            ends = ["EXIT", *["MOV R1, R2"] * 500]
+            return function("_ZN7viaduct4cuda21quantize_tiles_kernelIfEEvi", "sm_90a", *["LDG.E.128 R4, [R2.64]"] * count, *ends)
+        self.check(LOOPS + code_of(127), "-", "--write")
+        self.assertEqual(self.check(LOOPS + code_of(127)), [])
+        self.assertEqual(self.check(LOOPS + code_of(191)), ["sm_90a: quantize_tiles_kernel<float> has 3 instructions per element, its budget is 2"])
+
     def test_fewer_blocks(self):
         found = "sm_90a: {} blocks of forward_kernel fit a multiprocessor ({} registers, {} bytes of shared memory), its budget is 3 (168, 1024)"
         self.assertEqual(self.check(LOOPS, registers=176), [found.format(2, 176, 1024)])

@@ -19,11 +19,12 @@ class Budget:
     bytes: int
     local: int
     spilled: int
+    per_element: float
 
 
 HEAD = "\t".join(field.name for field in fields(Budget))
 # What a budget bounds: the field, and what to say of it.
-BOUNDS = {"per_product": "instructions per matrix instruction in a loop", "divisions": "divisions of whole numbers in loops",
+BOUNDS = {"per_product": "instructions per matrix instruction in a loop", "per_element": "instructions per element", "divisions": "divisions of whole numbers in loops",
           "bytes": "loads and stores of one byte in loops", "local": "loads and stores of local memory in loops"}
 
 

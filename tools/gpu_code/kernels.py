@@ -12,6 +12,9 @@ MULTIPROCESSORS = {"sm_80": (164, 2048, 32), "sm_89": (100, 1536, 24), "sm_90a":
 RESERVED = 1024  # bytes of shared memory that each block takes besides its own; cuobjdump counts them from sm_90 on, where a kernel uses any
 REGISTERS, WARP_REGISTERS, LANES = 65536, 256, 32  # a warp gets a multiple of 256
 
+# Elements of a thread, in kernels that have no loop over them: the code is counted once, with the branches of all formats.
+ELEMENTS = {"quantize_tiles_kernel<": 64}
+
 RESOURCES = re.compile(r"REG:(\d+) .*SHARED:(\d+)")
 RESOURCES_OF = re.compile(r"^ Function (\S+):")
 ARCHITECTURE = re.compile(r"^arch = (sm_\w+)")
@@ -28,11 +31,13 @@ class Kernel:
     shared: int = 0  # static and dynamic bytes of a block
     threads: int = 0
     opcodes: frozenset = frozenset()
+    instructions: int = 0  # that can be reached
     products: int = 0  # matrix instructions in loops
     per_product: float = 0  # most instructions per matrix instruction of a loop that has some
     divisions: int = 0  # of whole numbers, in loops; likewise:
     bytes: int = 0  # loads and stores of one byte
     local: int = 0  # loads and stores of local memory
+    per_element: float = 0  # instructions for each element, of kernels whose threads have so many without a loop over them (ELEMENTS)
 
     @property
     def blocks(self):
@@ -62,13 +67,21 @@ def demangle(kernels):
         kernel.name = shorten(re.sub(r"_GLOBAL__N__\w+::", "", name))
 
 
+def count_elements(kernels):
+    """Sets what is counted for each element; after names are demangled."""
+    for kernel in kernels:
+        for name, elements in ELEMENTS.items():
+            if kernel.name.startswith(name):
+                kernel.per_element = round(kernel.instructions / elements, 1)
+
+
 def read_code(lines):
     """The kernels of `cuobjdump -sass`."""
     kernels = []
     for function in sass.read(lines):
         loops = sass.loops_of(function)
         hot = [loop for loop in loops if loop.products > 0]
-        kernels.append(Kernel(function.name, function.target, opcodes=function.opcodes, products=sum(loop.products for loop in hot),
+        kernels.append(Kernel(function.name, function.target, opcodes=function.opcodes, instructions=sass.reached(function), products=sum(loop.products for loop in hot),
                               per_product=round(max((loop.instructions / loop.products for loop in hot), default=0), 1),
                               divisions=sum(loop.divisions for loop in loops), bytes=sum(loop.bytes for loop in loops),
                               local=sum(loop.local for loop in loops)))

@@ -176,6 +176,17 @@ def bodies(blocks):
     return loops
 
 
+def reached(function):
+    """Instructions that threads may reach from the entry, each once, without those of subroutines."""
+    instructions = function.instructions
+    if not instructions:
+        return 0
+    blocks = blocks_of(instructions)
+    found = dominators(blocks)
+    return sum(each.opcode != "NOP" for number, (first, beyond, _) in enumerate(blocks) if found[number] is not None
+               for each in instructions[first:beyond])
+
+
 def subroutines_that_divide(instructions):
     """Addresses of called code that divides whole numbers, before it returns."""
     at = {each.address: number for number, each in enumerate(instructions)}

@@ -135,6 +135,7 @@ class Scorer {
     try {
       PredictionSettings settings = prediction_settings(task.cluster);
       settings.ops.narrow_experts = true;  // other trainers have such kernels
+      settings.ops.own_kernels = false;
       settings.ops.library_attention = task.run.library_attention;
       if (task.run.attention_share) settings.ops.attention_share = *task.run.attention_share;
       if (task.run.extra_passes) settings.ops.extra_passes = *task.run.extra_passes;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "hardware/kernel_counts.h"
 #include "plan/calibrated_time.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
@@ -97,7 +98,8 @@ TEST(OpTime, QuantizedProductsOfExpertsRunAsFp16UnlessOtherKernelsDo) {
   OpEntryRecord half{.op = "gemm", .kernel = "cublaslt_f16"};
   dense.cost.flops[static_cast<size_t>(FlopFormat::fp8)] = 1e15;
   half.cost.flops[static_cast<size_t>(FlopFormat::f16)] = 1e15;
-  const OpTime ours(gpu), theirs(gpu, {.narrow_experts = true});
+  const OpTime ours(gpu, {.own_kernels = false}),
+      theirs(gpu, {.narrow_experts = true, .own_kernels = false});
   EXPECT_EQ(ours.seconds(experts), ours.seconds(half));
   EXPECT_EQ(theirs.seconds(experts), theirs.seconds(dense));
   EXPECT_EQ(theirs.seconds(half), ours.seconds(half));
@@ -118,6 +120,59 @@ TEST(OpTime, NarrowProductsRunAtTheirOwnRate) {
   // GPUs of this generation have no FP4.
   fp8.cost.flops[static_cast<size_t>(FlopFormat::fp4)] = 1;
   EXPECT_THROW(time.seconds(fp8), ConfigError);
+}
+
+/// 64 million multiply-adds of a warp's matrix instruction take at least as many of its
+/// instructions as its loop has for each.
+TEST(OpTime, OurAttentionIsAsFastAsItsInstructions) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  const double begun = 66.9e12 / 64;  // four a cycle, and 128 multiply-adds
+  EXPECT_DOUBLE_EQ(instructions_per_second(gpu), begun);
+  const double products = 1e15 / 4096;
+  const auto counted = [&](const char* kernel) {
+    return instructions_per_product(CudaTarget::sm_90a, kernel, ">");
+  };
+  const double keys = counted("backward_keys_kernel<Bf16, 128, 128"),
+               queries = counted("backward_queries_kernel<Bf16, 128, 128");
+  OpEntryRecord op = product(1e15, 1000);
+  op.op = "attention_forward", op.kernel = "flash_mma";
+  EXPECT_NEAR(OpTime(gpu).seconds(op), products * counted("forward_kernel<Bf16, 128, 128") / begun,
+              1e-4);
+  op.op = "attention_backward";
+  EXPECT_NEAR(OpTime(gpu).seconds(op), products * (4 * keys + 3 * queries) / 7 / begun, 1e-4);
+  // Narrow heads have a kernel of their own; cuDNN's and other trainers' are not counted.
+  OpTimeSettings narrow, others;
+  narrow.head_size = 64;
+  EXPECT_GT(OpTime(gpu, narrow).seconds(op), 1.2 * OpTime(gpu).seconds(op));
+  others.own_kernels = false;
+  const double share = 1e15 / (gpu.measured_flops.at("bf16") * others.attention_share);
+  EXPECT_NEAR(OpTime(gpu, others).seconds(op), share, 1e-4);
+  EXPECT_LT(share, OpTime(gpu).seconds(op));
+  op.kernel = "cudnn";
+  EXPECT_LT(OpTime(gpu).seconds(op), share);
+}
+
+/// Between products of FP8 the sums go to totals, and the matrix units wait.
+TEST(OpTime, OurProductsOfExpertsAreAsFastAsTheirInstructions) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  OpEntryRecord op{.op = "grouped_gemm", .kernel = "grouped_fp8_blocks_warpgroups"};
+  op.cost.flops[static_cast<size_t>(FlopFormat::fp8)] = 1e15;
+  OpTimeSettings others;
+  others.own_kernels = false;
+  const double products = OpTime(gpu, others).seconds(op);
+  const double count =
+      instructions_per_product(CudaTarget::sm_90a, "grouped_code_warpgroups_kernel<", ", true>");
+  const double issued = 1e15 / (2.0 * 64 * 128 * 32 / 4) * count / instructions_per_second(gpu);
+  EXPECT_NEAR(OpTime(gpu).seconds(op), products + issued, 1e-4);
+  op.kernel = "grouped_fp8_warpgroups";
+  EXPECT_LT(OpTime(gpu).seconds(op), products + issued);
+  // A warp's products of 16 bits.
+  OpEntryRecord tiles = product(1e15, 1000);
+  tiles.op = "grouped_gemm", tiles.kernel = "grouped_tiles";
+  const double of_tiles =
+      instructions_per_product(CudaTarget::sm_90a, "grouped_gemm_kernel<Bf16,", ">");
+  EXPECT_NEAR(OpTime(gpu).seconds(tiles), 1e15 / 4096 * of_tiles / instructions_per_second(gpu),
+              1e-4);
 }
 
 TEST(OpTime, ProductsOfAScoreMatrixAreProducts) {
@@ -154,6 +209,16 @@ TEST(OpTime, QuantizationAndMovesAreOnePassOverTheirOperands) {
     EXPECT_GT(OpTime(gpu).seconds(op), least);
     EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * least);
   }
+}
+
+/// Its backward keeps a matrix of score gradients, which it writes once and reads once.
+TEST(OpTime, AttentionOfALibraryIsOnePassOverItsMatrix) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  OpEntryRecord op{.op = "attention_backward", .kernel = "cudnn"};
+  op.cost.bytes_read = op.cost.bytes_written = int64_t{4} << 30;
+  const double least = static_cast<double>(int64_t{8} << 30) / gpu.memory_bytes_per_second;
+  EXPECT_GT(OpTime(gpu).seconds(op), least);
+  EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * least);
 }
 
 TEST(OpTime, AttentionIsSlowerThanAProductOfItsOperations) {
