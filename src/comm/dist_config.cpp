@@ -162,12 +162,14 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "tp: ranks that share each layer; qkv, fc1 and vocabulary are cut by columns, proj "
              "and fc2 by rows.")
       .range(1, kMostRanks)
-      .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them");
+      .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them")
+      .decides(LayoutPart::tp);
   group
       .field("pipeline_model_parallel_size", config.pipeline_model_parallel_size,
              "pp: stages that the layers are cut into.")
       .range(1, kMostRanks)
-      .constraint("divides num_layers unless the split is given");
+      .constraint("divides num_layers unless the split is given")
+      .decides(LayoutPart::pp);
   group
       .field(
           "encoder_pipeline_model_parallel_size", config.encoder_pipeline_model_parallel_size,
@@ -190,23 +192,27 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "
              "weights are replicated.")
       .range(1, kMostRanks)
-      .constraint("2 · cp divides seq_length");
+      .constraint("2 · cp divides seq_length")
+      .decides(LayoutPart::cp);
   group
       .field("expert_model_parallel_size", config.expert_model_parallel_size,
              "ep: ranks that share the experts of a layer, each owning a contiguous run of them.")
       .range(1, kMostRanks)
-      .constraint("divides num_moe_experts; more than 1 needs num_moe_experts");
+      .constraint("divides num_moe_experts; more than 1 needs num_moe_experts")
+      .decides(LayoutPart::ep);
   group
       .field("expert_tensor_parallel_size", config.expert_tensor_parallel_size,
              "etp: tensor parallelism inside an expert; null: tp.")
       .range(1, kMostRanks)
-      .constraint("divides the width of an expert; needs num_moe_experts");
+      .constraint("divides the width of an expert; needs num_moe_experts")
+      .decides(LayoutPart::etp);
   group
       .field("sequence_parallel", config.sequence_parallel,
              "Norms, dropout and residual work on 1/tp of the tokens; auto: if tp > 1 and the "
              "sequence divides.")
       .constraint("tp > 1; tp · cp divides seq_length")
-      .accepts({"false"});
+      .accepts({"false"})
+      .decides(LayoutPart::sequence_parallel);
   return group;
 }
 
