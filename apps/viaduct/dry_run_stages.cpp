@@ -18,7 +18,7 @@ void print_traffic(const DryRun& run) {
   for (const GroupTraffic& t : run.traffic) {
     sum += t.wire_bytes;
     fmt::print("  {:<14} {:<14} {:>6} × over {} ranks, {:>10} in total, {:>10} sent by the rank\n",
-               t.group, t.operation, t.count, t.ranks, format_bytes(t.bytes),
+               t.group, choice_name(t.operation), t.count, t.ranks, format_bytes(t.bytes),
                format_bytes(t.wire_bytes));
   }
   fmt::print("  sent in total: {}\n", format_bytes(sum));
@@ -144,7 +144,7 @@ Json stages_json(const std::vector<DryRun>& stages) {
     Json traffic = Json::array();
     for (const GroupTraffic& t : run.traffic) {
       traffic.push_back({{"group", t.group},
-                         {"operation", t.operation},
+                         {"operation", std::string(choice_name(t.operation))},
                          {"ranks", t.ranks},
                          {"count", t.count},
                          {"bytes", t.bytes},

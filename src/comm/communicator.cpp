@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "base/clock.h"
@@ -12,10 +11,6 @@
 
 namespace viaduct {
 namespace {
-
-constexpr std::array<std::string_view, 8> kNames{"all_reduce", "all_gather", "reduce_scatter",
-                                                 "all_to_all", "broadcast",  "send",
-                                                 "receive",    "barrier"};
 
 /// Rows that leave this rank in an all-to-all, for itself included.
 int64_t leaving_rows(const CommRequest& request) {
@@ -37,20 +32,12 @@ void check_tensors(const CommRequest& request, const std::string& group) {
     if (!tensor->defined()) continue;
     VIADUCT_CHECK(ShapeError, tensor->is_contiguous() && (!reduces || reducible(tensor->dtype())),
                   "{} over {}: expected a contiguous tensor{}, got {}",
-                  collective_name(request.collective), group,
+                  choice_name(request.collective), group,
                   reduces ? " of a floating dtype or i64" : "", describe(*tensor));
   }
 }
 
 }  // namespace
-
-std::string_view collective_name(Collective collective) {
-  return kNames[static_cast<size_t>(collective)];
-}
-
-std::string_view flow_name(Flow flow) {
-  return flow == Flow::activations ? "activations" : "gradients";
-}
 
 CommOperation::~CommOperation() = default;
 Communicator::~Communicator() = default;
@@ -92,7 +79,7 @@ std::string comm_queue(std::string_view group, const CommRequest& request) {
   const bool sends = request.collective == Collective::send;
   if (!sends && request.collective != Collective::receive) return std::string(group);
   return fmt::format("{}.{}.{}.{}", group, sends ? "to" : "from", request.peer,
-                     flow_name(request.flow));
+                     choice_name(request.flow));
 }
 
 int64_t wire_bytes(const CommRequest& request, int rank, int size) {
@@ -131,16 +118,16 @@ const RankRule& Communicator::members() const {
 }
 
 int64_t Communicator::next_in_sequence(const CommRequest& request) {
-  const bool message =
-      request.collective == Collective::send || request.collective == Collective::receive;
-  return message ? messages_[{request.collective, request.peer, request.flow}]++ : collectives_++;
+  return is_message(request.collective)
+             ? messages_[{request.collective, request.peer, request.flow}]++
+             : collectives_++;
 }
 
 int64_t Communicator::record_launch(const CommRequest& request, const std::string& queue,
                                     int64_t position, int64_t sequence, int64_t message_group) {
   if (record() == nullptr) return -1;
   CollectiveRecord entry;
-  entry.operation = collective_name(request.collective);
+  entry.operation = request.collective;
   entry.group = name_;
   entry.ranks = size();
   const bool rows = request.collective == Collective::all_to_all;
@@ -150,8 +137,7 @@ int64_t Communicator::record_launch(const CommRequest& request, const std::strin
                          request.out.defined() ? request.out.bytes() : 0);
   entry.wire_bytes = wire_bytes(request, rank(), size());
   if (request.peer >= 0 && request.peer < size()) entry.peer = members().member(request.peer);
-  if (request.collective == Collective::send || request.collective == Collective::receive)
-    entry.flow = flow_name(request.flow);
+  if (is_message(request.collective)) entry.flow = request.flow;
   members();  // made, if it was not yet
   entry.members = members_;
   entry.place = rank();
@@ -185,7 +171,7 @@ CommHandle Communicator::launch_group(std::vector<CommRequest> requests) {
   if (requests.empty()) return {};
   for (const CommRequest& request : requests) check_tensors(request, name_);
   const bool beside = has_side_streams();
-  const std::string queue = name_ + ".group." + std::string(flow_name(requests.front().flow));
+  const std::string queue = name_ + ".group." + std::string(choice_name(requests.front().flow));
   const int stream = beside ? stream_behind(queue, kComputeStream) : kComputeStream;
   const int64_t position = beside ? device_->launched(stream) : 0;
   const int64_t group = message_groups_++;

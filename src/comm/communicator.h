@@ -22,26 +22,11 @@
 #include "comm/host_group.h"
 #include "device/device.h"
 #include "tensor/tensor.h"
+#include "timeline/collective.h"
 
 namespace viaduct {
 
 enum class ReduceOp { sum, average, max };
-
-/// Channels of messages between two ranks; each delivers in the order of sending.
-enum class Flow { activations, gradients };
-std::string_view flow_name(Flow flow);
-
-enum class Collective {
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  broadcast,
-  send,
-  receive,
-  barrier,
-};
-std::string_view collective_name(Collective collective);
 
 /// Which rows an all-to-all takes and where it puts them, by number and in the order of ranks: row
 /// r that leaves is in[from[r]], row r that arrives becomes out[to[r]]. i32 [rows], in the device's

@@ -162,12 +162,14 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "tp: ranks that share each layer; qkv, fc1 and vocabulary are cut by columns, proj "
              "and fc2 by rows.")
       .range(1, kMostRanks)
-      .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them");
+      .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them")
+      .decides(LayoutPart::tp);
   group
       .field("pipeline_model_parallel_size", config.pipeline_model_parallel_size,
              "pp: stages that the layers are cut into.")
       .range(1, kMostRanks)
-      .constraint("divides num_layers unless the split is given");
+      .constraint("divides num_layers unless the split is given")
+      .decides(LayoutPart::pp);
   group
       .field(
           "encoder_pipeline_model_parallel_size", config.encoder_pipeline_model_parallel_size,
@@ -177,36 +179,42 @@ FieldGroup parallel_fields(ParallelConfig& config) {
       .range(0, kMostRanks)
       .constraint(
           "divides encoder_num_layers, or the blocks of the tower that are read; above 0 needs one "
-          "of them, and in front of virtual stages comm_overlap.overlap_p2p_comm");
+          "of them, and in front of virtual stages comm_overlap.overlap_p2p_comm")
+      .decides(LayoutPart::encoder_pp);
   group
       .field("encoder_tensor_model_parallel_size", config.encoder_tensor_model_parallel_size,
              "etp: tp of the encoder's stages; 0: tensor_model_parallel_size.")
       .range(0, kMostRanks)
       .constraint(
           "needs encoder_pipeline_model_parallel_size above 0; a divisor or a multiple of tp that "
-          "divides what is cut over the encoder's tensor ranks");
+          "divides what is cut over the encoder's tensor ranks")
+      .decides(LayoutPart::encoder_tp);
   group
       .field("context_parallel_size", config.context_parallel_size,
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "
              "weights are replicated.")
       .range(1, kMostRanks)
-      .constraint("2 · cp divides seq_length");
+      .constraint("2 · cp divides seq_length")
+      .decides(LayoutPart::cp);
   group
       .field("expert_model_parallel_size", config.expert_model_parallel_size,
              "ep: ranks that share the experts of a layer, each owning a contiguous run of them.")
       .range(1, kMostRanks)
-      .constraint("divides num_moe_experts; more than 1 needs num_moe_experts");
+      .constraint("divides num_moe_experts; more than 1 needs num_moe_experts")
+      .decides(LayoutPart::ep);
   group
       .field("expert_tensor_parallel_size", config.expert_tensor_parallel_size,
              "etp: tensor parallelism inside an expert; null: tp.")
       .range(1, kMostRanks)
-      .constraint("divides the width of an expert; needs num_moe_experts");
+      .constraint("divides the width of an expert; needs num_moe_experts")
+      .decides(LayoutPart::etp);
   group
       .field("sequence_parallel", config.sequence_parallel,
              "Norms, dropout and residual work on 1/tp of the tokens; auto: if tp > 1 and the "
              "sequence divides.")
       .constraint("tp > 1; tp · cp divides seq_length")
-      .accepts({"false"});
+      .accepts({"false"})
+      .decides(LayoutPart::sequence_parallel);
   return group;
 }
 

@@ -176,6 +176,11 @@ Field& Field::may_differ() {
   return *this;
 }
 
+Field& Field::decides(LayoutPart part) {
+  layout_part = part;
+  return *this;
+}
+
 Field& Field::planned(std::string why) {
   state.fill(KnobState::planned);
   reason = std::move(why);

@@ -36,6 +36,7 @@
 #include "base/device_kind.h"
 #include "config/convert.h"
 #include "config/idle_rule.h"
+#include "config/layout_part.h"
 #include "config/resume_rule.h"
 #include "config/value.h"
 
@@ -65,11 +66,12 @@ struct Field {
       harmless;  // values, as text, that a planned field accepts besides its default
   std::vector<std::string> planned_choices;  // of `allowed`: not implemented yet
   std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
-  bool environment = false;           // an environment variable, listed with the knobs
-  std::optional<ResumeRule> resume;   // of a field that is built
-  std::vector<IdleRule> idle_rules;   // when it does nothing
-  bool differs_by_rank = false;       // ranks of a run may have different values
-  std::function<bool()> values_rule;  // whether it acts on values alone (of_values); null: no
+  bool environment = false;               // an environment variable, listed with the knobs
+  std::optional<ResumeRule> resume;       // of a field that is built
+  std::vector<IdleRule> idle_rules;       // when it does nothing
+  bool differs_by_rank = false;           // ranks of a run may have different values
+  std::optional<LayoutPart> layout_part;  // that its value decides
+  std::function<bool()> values_rule;      // whether it acts on values alone (of_values); null: no
 
   std::function<bool(const Value&)> assign;  // false if the value is not of the type
   std::function<Value()> current;
@@ -130,6 +132,9 @@ struct Field {
   Field& in_virtual_time();
   /// Ranks of a run may have different values: it is about their machines.
   Field& may_differ();
+  /// The part of a layout that its value decides: a value that the user gave takes it from the
+  /// search of plans.
+  Field& decides(LayoutPart part);
 };
 
 /// Fields of one section that one folder owns.

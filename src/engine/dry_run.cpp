@@ -160,11 +160,11 @@ void sum_up(const RecordExpansion& all, DryRun& result) {
     result.launches += use.launches;
     result.kernels.push_back(std::move(use));
   }
-  std::map<std::pair<std::string, std::string>, GroupTraffic> sums;
+  std::map<std::pair<std::string, std::string_view>, GroupTraffic> sums;
   for (size_t i = 0; i < launched.size(); ++i) {
     const CollectiveRecord& one = record.collectives()[i];
     if (launched[i] == 0 || one.ranks == 1) continue;  // not of the step, or nothing moves
-    GroupTraffic& sum = sums[{one.group, one.operation}];
+    GroupTraffic& sum = sums[{one.group, choice_name(one.operation)}];
     sum.group = one.group;
     sum.operation = one.operation;
     sum.ranks = one.ranks;

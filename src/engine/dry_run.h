@@ -22,9 +22,9 @@ class Engine;
 
 /// What a rank does in one kind of group in a step.
 struct GroupTraffic {
-  std::string group;      // "tp", "dp_cp.inner" …
-  std::string operation;  // "all_reduce", "send" …
-  int ranks = 1;          // of the group
+  std::string group;  // "tp", "dp_cp.inner" …
+  Collective operation = Collective::barrier;
+  int ranks = 1;  // of the group
   int64_t count = 0;
   int64_t bytes = 0;       // of the larger operands
   int64_t wire_bytes = 0;  // that the rank hands to a network

@@ -82,19 +82,22 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
       .alias("recompute_granuality")
       .constraint("full needs recompute_method and recompute_num_layers")
       .idle([&config] { return config.selective() && config.recompute_modules.empty(); },
-            "model.recompute_modules is empty");
+            "model.recompute_modules is empty")
+      .decides(LayoutPart::recompute);
   group
       .field("recompute_method", config.recompute_method,
              "uniform: every group of recompute_num_layers layers of a chunk keeps its input, and "
              "is recomputed as one; block: the first recompute_num_layers layers of each chunk do, "
              "each by itself, and the others are kept.")
       .constraint("no effect without recompute_granularity=full")
-      .idle([&config] { return !config.full(); }, "model.recompute_granularity is not full");
+      .idle([&config] { return !config.full(); }, "model.recompute_granularity is not full")
+      .decides(LayoutPart::recompute);
   group
       .field("recompute_num_layers", config.recompute_num_layers, "The number in recompute_method.")
       .range(1)
       .constraint("at most the layers of a chunk; null with recompute_granularity=selective")
-      .idle([&config] { return !config.full(); }, "model.recompute_granularity is not full");
+      .idle([&config] { return !config.full(); }, "model.recompute_granularity is not full")
+      .decides(LayoutPart::recompute);
   group
       .field(
           "recompute_modules", config.recompute_modules,
@@ -132,7 +135,8 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
           "alike.")
       .range(0)
       .in("micro-batches")
-      .constraint("needs recompute_granularity=selective, or full with recompute_method=block");
+      .constraint("needs recompute_granularity=selective, or full with recompute_method=block")
+      .decides(LayoutPart::recompute);
   return group;
 }
 

@@ -1,5 +1,7 @@
 #include "nn/attention_method.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
@@ -32,49 +34,49 @@ void round(OpContext& context, const AttentionMethod& method, const Tensor& matr
   copy(context, {narrow, matrix});
 }
 
-/// Returns the probabilities: `narrow`, or the matrix if that is undefined.
-Tensor softmax(OpContext& context, const AttentionMethod& method, ScoreSoftmaxArgs args,
-               DType format, const Tensor& narrow) {
-  if (method.masked_softmax_fusion && method.softmax_in_fp32) {
-    args.narrow = narrow;
-    score_softmax(context, args);
-    return narrow ? narrow : args.matrix;
-  }
-  for (const ScoreSteps step : {ScoreSteps::scale, ScoreSteps::mask, ScoreSteps::softmax}) {
-    args.steps = step;
-    if (step == ScoreSteps::softmax) args.narrow = narrow;
-    score_softmax(context, args);
-    if (step != ScoreSteps::mask && !args.narrow) round(context, method, args.matrix, format);
-  }
-  return narrow ? narrow : args.matrix;
+/// The result of steps on args.x, and where they leave it.
+Tensor score_steps(OpContext& context, ScoreRowsArgs args, ScoreStep step) {
+  args.step = step;
+  score_rows(context, args);
+  return args.out ? args.out : args.x;
 }
 
-/// Returns the gradient of the scores: args.narrow, or the matrix of the gradient.
-Tensor softmax_backward(OpContext& context, const AttentionMethod& method,
-                        ScoreSoftmaxBackwardArgs args, DType format) {
-  const Tensor narrow = args.narrow;
-  if (method.masked_softmax_fusion && method.softmax_in_fp32) {
-    score_softmax_backward(context, args);
-    return narrow ? narrow : args.gradient;
-  }
-  round(context, method, args.gradient, format);
-  for (const ScoreSteps step : {ScoreSteps::softmax, ScoreSteps::scale}) {
-    args.steps = step;
-    args.narrow = step == ScoreSteps::scale ? narrow : Tensor();
-    score_softmax_backward(context, args);
-    if (!args.narrow) round(context, method, args.gradient, format);
-  }
-  return narrow ? narrow : args.gradient;
+/// Returns the probabilities: args.out, or the matrix if that is undefined.
+Tensor softmax(OpContext& context, const AttentionMethod& method, ScoreRowsArgs args,
+               DType format) {
+  if (method.masked_softmax_fusion && method.softmax_in_fp32)
+    return score_steps(context, args, ScoreStep::masked_softmax);
+  const Tensor out = std::exchange(args.out, {});
+  round(context, method, score_steps(context, args, ScoreStep::scale), format);
+  score_steps(context, args, ScoreStep::mask);
+  args.out = out;
+  const Tensor result = score_steps(context, args, ScoreStep::softmax);
+  if (!out) round(context, method, result, format);
+  return result;
+}
+
+/// Returns the gradient of the scores: args.out, or the matrix of the gradient.
+Tensor softmax_backward(OpContext& context, const AttentionMethod& method, ScoreRowsArgs args,
+                        DType format) {
+  if (method.masked_softmax_fusion && method.softmax_in_fp32)
+    return score_steps(context, args, ScoreStep::masked_softmax_backward);
+  const Tensor out = std::exchange(args.out, {});
+  round(context, method, args.x, format);
+  round(context, method, score_steps(context, args, ScoreStep::softmax_backward), format);
+  args.out = out;
+  const Tensor result = score_steps(context, args, ScoreStep::scale_backward);
+  if (!out) round(context, method, result, format);
+  return result;
 }
 
 /// Adds the bias, if there is one, to scores [N, Tq, keys]; returns the problem of what is left to
 /// do with them: they are scaled then.
 AttentionProblem add_bias(OpContext& context, const AttentionProblem& problem, const Tensor& matrix,
-                          const Tensor& lse, const ScoreBias* bias) {
+                          const ScoreBias* bias) {
   if (bias == nullptr) return problem;
   VIADUCT_CHECK(ShapeError, problem.softcap == 0,
                 "attention: a soft cap of {} with a bias of the scores", problem.softcap);
-  if (problem.scale != 1) score_softmax(context, {ScoreSteps::scale, problem, matrix, lse});
+  if (problem.scale != 1) score_rows(context, {ScoreStep::scale, problem, matrix});
   score_bias(context, {problem, bias->relative, bias->table, matrix});
   AttentionProblem left = problem;
   left.scale = 1;
@@ -86,27 +88,24 @@ Tensor probabilities_again(OpContext& context, const AttentionMethod& method,
                            const AttentionBackwardArgs& args, const ScoreBias* bias) {
   const Tensor matrix = score_matrix(context, args.problem, args.q);
   score_product(context, {ScoreProduct::scores, args.problem, matrix, args.q, args.k});
-  const AttentionProblem problem = add_bias(context, args.problem, matrix, args.lse, bias);
+  const AttentionProblem problem = add_bias(context, args.problem, matrix, bias);
   // The slope of a cap is computed from the probability, which must be exact.
   const Tensor narrow = problem.softcap > 0 ? Tensor() : narrow_matrix(context, problem, args.q);
-  return softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse, true},
-                 args.q.dtype(), narrow);
+  return softmax(context, method, {{}, problem, matrix, narrow, args.lse, true}, args.q.dtype());
 }
 
 /// The gradient of q · kᵀ from that of the probabilities `args.gradient`, where scores have a bias:
 /// it is the gradient of the bias before the scale is applied.
 Tensor biased_softmax_backward(OpContext& context, const AttentionMethod& method,
-                               ScoreSoftmaxBackwardArgs args, DType format, const ScoreBias& bias) {
-  ScoreSoftmaxBackwardArgs unscaled = args;
+                               const ScoreRowsArgs& args, DType format, const ScoreBias& bias) {
+  ScoreRowsArgs unscaled = args;
   unscaled.problem.scale = 1;
-  unscaled.narrow = {};
+  unscaled.out = {};
   softmax_backward(context, method, unscaled, format);
   if (bias.d_table)
-    score_bias_backward(context, {args.problem, bias.relative, args.gradient, bias.d_table});
-  if (args.problem.scale == 1 && !args.narrow) return args.gradient;
-  args.steps = ScoreSteps::scale;
-  score_softmax_backward(context, args);
-  return args.narrow ? args.narrow : args.gradient;
+    score_bias_backward(context, {args.problem, bias.relative, args.x, bias.d_table});
+  if (args.problem.scale == 1 && !args.out) return args.x;
+  return score_steps(context, args, ScoreStep::scale_backward);
 }
 
 /// Whether attention is one op. A single query, as in generation, has a row of scores: composed it
@@ -138,10 +137,11 @@ void attend(OpContext& context, const AttentionMethod& method, const AttentionFo
   const Tensor matrix = score_matrix(context, args.problem, args.q);
   // matrix [N, Tq, keys] = q · kᵀ
   score_product(context, {ScoreProduct::scores, args.problem, matrix, args.q, args.k});
-  const AttentionProblem problem = add_bias(context, args.problem, matrix, args.lse, bias);
-  const Tensor p = softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse},
-                           args.q.dtype(), narrow_matrix(context, problem, args.q));
-  if (problem.dropout > 0) score_dropout(context, {problem, p, p});
+  const AttentionProblem problem = add_bias(context, args.problem, matrix, bias);
+  const Tensor p = softmax(context, method,
+                           {{}, problem, matrix, narrow_matrix(context, problem, args.q), args.lse},
+                           args.q.dtype());
+  if (problem.dropout > 0) score_rows(context, {ScoreStep::dropout, problem, p});
   // out [Tq, N, D] = p · v
   score_product(context, {ScoreProduct::values, problem, p, args.out, args.v});
 }
@@ -160,7 +160,7 @@ void attend_backward(OpContext& context, const AttentionMethod& method,
   // dv [Tk, K, D] += pᵀ · d_out, p with dropout
   if (problem.dropout > 0) {
     const Tensor dropped = score_matrix(context, problem, args.q, p.dtype());
-    score_dropout(context, {problem, p, dropped});
+    score_rows(context, {ScoreStep::dropout, problem, p, dropped});
     score_product(context, {ScoreProduct::keys, problem, dropped, args.d_out, args.dv});
   } else {
     score_product(context, {ScoreProduct::keys, problem, p, args.d_out, args.dv});
@@ -168,14 +168,13 @@ void attend_backward(OpContext& context, const AttentionMethod& method,
   // gradient = d_out · vᵀ, then through dropout and softmax
   Tensor gradient = score_matrix(context, problem, args.q);  // [N, Tq, keys]
   score_product(context, {ScoreProduct::scores, problem, gradient, args.d_out, args.v});
-  if (problem.dropout > 0) score_dropout(context, {problem, gradient, gradient});
-  const ScoreSoftmaxBackwardArgs through{ScoreSteps::all,
-                                         problem,
-                                         p,
-                                         gradient,
-                                         args.lse,
-                                         args.delta,
-                                         narrow_matrix(context, problem, args.q)};
+  if (problem.dropout > 0) score_rows(context, {ScoreStep::dropout, problem, gradient});
+  const ScoreRowsArgs through{.problem = problem,
+                              .x = gradient,
+                              .out = narrow_matrix(context, problem, args.q),
+                              .lse = args.lse,
+                              .probabilities = p,
+                              .delta = args.delta};
   gradient = bias == nullptr
                  ? softmax_backward(context, method, through, args.q.dtype())
                  : biased_softmax_backward(context, method, through, args.q.dtype(), *bias);

@@ -25,23 +25,17 @@ void check_matrix(std::string_view op, std::string_view argument, const Tensor& 
                 problem.max_keys, describe(matrix));
 }
 
-/// Checks a problem without its keys.
-void check_problem(std::string_view op, const AttentionProblem& problem, const Tensor& matrix) {
-  check_attention_problem(op, problem, matrix.dim(1),
-                          problem.key_position ? problem.key_position.dim(0) : 0);
+/// Checks for where the result of an op on `matrix` goes, if not into it.
+void check_out(std::string_view op, const Tensor& out, const Tensor& matrix, bool narrow) {
+  check_shape(op, "out", out, matrix.shape());
+  if (narrow) check_dtype(op, "x", matrix, {DType::f32});
+  narrow ? check_dtype(op, "out", out, {DType::bf16, DType::f16})
+         : check_dtype(op, "out", out, {matrix.dtype()});
+  check_contiguous(op, "out", out);
 }
 
-/// Checks for the narrow result of an op on `matrix`, if it has one.
-void check_narrow(std::string_view op, const Tensor& narrow, const Tensor& matrix) {
-  if (!narrow) return;
-  check_shape(op, "narrow", narrow, matrix.shape());
-  check_dtype(op, "narrow", narrow, {DType::bf16, DType::f16});
-  check_dtype(op, "matrix", matrix, {DType::f32});
-  check_contiguous(op, "narrow", narrow);
-}
-
-void check_steps(std::string_view op, const Tensor& tensor, std::string_view argument,
-                 const Tensor& matrix) {
+void check_query_values(std::string_view op, const Tensor& tensor, std::string_view argument,
+                        const Tensor& matrix) {
   check_shape(op, argument, tensor, {matrix.dim(0), matrix.dim(1)});
   check_dtype(op, argument, tensor, {matrix.dtype()});
   check_contiguous(op, argument, tensor);
@@ -82,50 +76,35 @@ void score_product(OpContext& context, const ScoreProductArgs& args) {
   dispatch(context, op, context.ops.score_product, args);
 }
 
-void score_softmax(OpContext& context, const ScoreSoftmaxArgs& args) {
-  constexpr std::string_view kNames[] = {"masked_softmax", "score_scale", "score_mask",
-                                         "score_softmax"};
-  const std::string_view op = kNames[static_cast<int>(args.steps)];
-  check_rank(op, "matrix", args.matrix, 3);
-  check_matrix(op, "matrix", args.matrix, args.problem, args.matrix.dim(0), args.matrix.dim(1));
-  check_problem(op, args.problem, args.matrix);
-  if (args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax)
-    check_steps(op, args.lse, "lse", args.matrix);
-  VIADUCT_CHECK(ShapeError,
-                !args.narrow || args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax,
-                "{}: only probabilities may be narrow", op);
-  check_narrow(op, args.narrow, args.matrix);
-  dispatch(context, op, context.ops.score_softmax, args);
-}
-
-void score_softmax_backward(OpContext& context, const ScoreSoftmaxBackwardArgs& args) {
-  const std::string_view op = args.steps == ScoreSteps::all       ? "masked_softmax_backward"
-                              : args.steps == ScoreSteps::softmax ? "score_softmax_backward"
-                                                                  : "score_scale_backward";
-  VIADUCT_CHECK(ShapeError, args.steps != ScoreSteps::mask,
-                "{}: hidden keys have probability 0 and need no separate step", op);
-  check_rank(op, "probabilities", args.probabilities, 3);
-  check_matrix(op, "probabilities", args.probabilities, args.problem, args.probabilities.dim(0),
-               args.probabilities.dim(1), args.problem.softcap == 0);
-  check_shape(op, "gradient", args.gradient, args.probabilities.shape());
-  check_dtype(op, "gradient", args.gradient, {accumulator_dtype(args.probabilities.dtype())});
-  check_contiguous(op, "gradient", args.gradient);
-  check_steps(op, args.lse, "lse", args.gradient);
-  check_steps(op, args.delta, "delta", args.gradient);
-  check_narrow(op, args.narrow, args.gradient);
-  check_problem(op, args.problem, args.probabilities);
-  dispatch(context, op, context.ops.score_softmax_backward, args);
-}
-
-void score_dropout(OpContext& context, const ScoreDropoutArgs& args) {
-  constexpr std::string_view op = "score_dropout";
+void score_rows(OpContext& context, const ScoreRowsArgs& args) {
+  constexpr std::string_view kNames[] = {"masked_softmax",
+                                         "score_scale",
+                                         "score_mask",
+                                         "score_softmax",
+                                         "masked_softmax_backward",
+                                         "score_softmax_backward",
+                                         "score_scale_backward",
+                                         "score_dropout"};
+  const std::string_view op = kNames[static_cast<int>(args.step)];
+  const ScoreParts parts = parts_of(args.step);
+  const bool dropout = args.step == ScoreStep::dropout;
   check_rank(op, "x", args.x, 3);
-  check_matrix(op, "x", args.x, args.problem, args.x.dim(0), args.x.dim(1), true);
-  check_shape(op, "out", args.out, args.x.shape());
-  check_dtype(op, "out", args.out, {args.x.dtype()});
-  check_contiguous(op, "out", args.out);
-  check_problem(op, args.problem, args.x);
-  dispatch(context, op, context.ops.score_dropout, args);
+  check_matrix(op, "x", args.x, args.problem, args.x.dim(0), args.x.dim(1), dropout);
+  check_attention_problem(op, args.problem, args.x.dim(1),
+                          args.problem.key_position ? args.problem.key_position.dim(0) : 0);
+  if (args.out) {
+    VIADUCT_CHECK(ShapeError, dropout || parts.softmax || parts.backward,
+                  "{}: only probabilities may be narrow", op);
+    check_out(op, args.out, args.x, !dropout);
+  }
+  if (parts.softmax || parts.backward) check_query_values(op, args.lse, "lse", args.x);
+  if (!parts.backward) return dispatch(context, op, context.ops.score_rows, args);
+  check_shape(op, "probabilities", args.probabilities, args.x.shape());
+  check_matrix(op, "probabilities", args.probabilities, args.problem, args.x.dim(0), args.x.dim(1),
+               args.problem.softcap == 0);
+  check_dtype(op, "x", args.x, {accumulator_dtype(args.probabilities.dtype())});
+  check_query_values(op, args.delta, "delta", args.x);
+  dispatch(context, op, context.ops.score_rows, args);
 }
 
 }  // namespace viaduct

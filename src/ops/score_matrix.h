@@ -35,46 +35,50 @@ struct ScoreProductArgs {
 /// Recorded as attention_scores, attention_values or attention_keys.
 void score_product(OpContext& context, const ScoreProductArgs& args);
 
-/// The step of one op on the scores: one of three, or all of them.
-enum class ScoreSteps { all, scale, mask, softmax };
+/// What is done to the rows of the matrix. Backward steps work on the gradient of what the step
+/// made; hidden keys have probability 0, so a mask needs none.
+enum class ScoreStep {
+  masked_softmax,           // scale, mask and softmax in one op
+  scale,                    // times the scale, then the soft cap
+  mask,                     // hidden keys become −inf
+  softmax,                  // probabilities, and lse
+  masked_softmax_backward,  // softmax_backward and scale_backward in one op
+  softmax_backward,         // times p and minus p · delta
+  scale_backward,           // times the slope of the cap and the scale
+  dropout,                  // times (0 or 1 / (1 − dropout)), with the bits of ops/attention.h
+};
 
-/// In place: scale (and soft cap), hidden keys become −inf, softmax. `known_lse`: probabilities are
-/// exp(score − lse) of the lse given; else lse [N, Tq] is written. A query without visible keys has
-/// probabilities 0 and lse −inf. With `narrow` [N, Tq, L] the probabilities go there instead of
-/// into the matrix, whose content is then undefined.
-struct ScoreSoftmaxArgs {
-  ScoreSteps steps = ScoreSteps::all;
+/// The parts of a step that one op may do together. Of dropout: none.
+struct ScoreParts {
+  bool scale, mask, softmax, backward;
+};
+constexpr ScoreParts parts_of(ScoreStep step) {
+  using enum ScoreStep;
+  const bool all = step == masked_softmax, all_back = step == masked_softmax_backward;
+  return {all || all_back || step == scale || step == scale_backward, all || step == mask,
+          all || all_back || step == softmax || step == softmax_backward,
+          all_back || step == softmax_backward || step == scale_backward};
+}
+
+/// In place on x [N, Tq, L], or from there to `out` [N, Tq, L], which makes the content of x
+/// undefined: an `out` in bf16 or f16 takes probabilities or gradients of scores; dropout has an
+/// `out` of the dtype of x, and leaves x as it is.
+///
+/// Softmax: probabilities are exp(score − lse) of the lse given if `known_lse`, else lse [N, Tq] is
+/// written. A query without visible keys has probabilities 0 and lse −inf.
+struct ScoreRowsArgs {
+  ScoreStep step = ScoreStep::masked_softmax;
   AttentionProblem problem;
-  Tensor matrix, lse;
+  Tensor x;
+  Tensor out = {};
+  Tensor lse = {};  // [N, Tq], of softmax and backward steps
   bool known_lse = false;
-  Tensor narrow = {};  // bf16 or f16; of the steps all and softmax
+  // Of backward steps:
+  Tensor probabilities = {};  // [N, Tq, L]; may be narrow, but not for the slope of a cap
+  Tensor delta = {};          // [N, Tq]
 };
 
-/// Recorded as masked_softmax, score_scale, score_mask or score_softmax.
-void score_softmax(OpContext& context, const ScoreSoftmaxArgs& args);
-
-/// In place on the gradient of the probabilities: times p and minus p · delta (softmax), times the
-/// slope of the cap and the scale (scale). `steps` is all, softmax or scale. With `narrow` [N, Tq,
-/// L] the result goes there instead, and the content of `gradient` is undefined. The slope of a cap
-/// needs f32 probabilities.
-struct ScoreSoftmaxBackwardArgs {
-  ScoreSteps steps = ScoreSteps::all;
-  AttentionProblem problem;
-  Tensor probabilities, gradient;  // [N, Tq, L]; probabilities may be narrow
-  Tensor lse, delta;               // [N, Tq]
-  Tensor narrow = {};              // bf16 or f16
-};
-
-/// Recorded as masked_softmax_backward, score_softmax_backward or score_scale_backward.
-void score_softmax_backward(OpContext& context, const ScoreSoftmaxBackwardArgs& args);
-
-/// out = x · (0 or 1 / (1 − dropout)), with the bits of ops/attention.h. out may alias x. Both may
-/// be narrow.
-struct ScoreDropoutArgs {
-  AttentionProblem problem;
-  Tensor x, out;
-};
-
-void score_dropout(OpContext& context, const ScoreDropoutArgs& args);
+/// Recorded as the step, with "score_" in front of those that are no masked softmax.
+void score_rows(OpContext& context, const ScoreRowsArgs& args);
 
 }  // namespace viaduct

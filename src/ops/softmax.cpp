@@ -1,16 +1,33 @@
 #include "ops/softmax.h"
 
 #include "ops/checks.h"
+#include "ops/make_cost.h"
 #include "ops/table.h"
 
 namespace viaduct {
 namespace {
 
-/// Checks for a matrix of f32 or f64 with dense rows.
-void check_matrix(std::string_view op, std::string_view argument, const Tensor& tensor) {
-  check_rank(op, argument, tensor, 2);
-  check_dtype(op, argument, tensor, {DType::f32, DType::f64});
-  check_dense_rows(op, argument, tensor);
+// Operations of an exponential (a polynomial of degree 7), and of a tanh based on one.
+constexpr double kExponentialFlops = 18, kTanhFlops = 24;
+
+std::string_view name_of(RowValue value) {
+  constexpr std::string_view kNames[] = {"row_largest", "row_sum", "row_pick"};
+  return kNames[static_cast<int>(value)];
+}
+
+std::string_view name_of(RowMap map) {
+  constexpr std::string_view kNames[] = {"soft_cap", "soft_cap_backward", "row_exponential",
+                                         "row_divide", "softmax_loss_backward"};
+  return kNames[static_cast<int>(map)];
+}
+
+/// Checks for a matrix of f32 or f64 with dense rows, and the number of its columns.
+void check_matrix(std::string_view op, const Tensor& x, int64_t columns) {
+  check_rank(op, "x", x, 2);
+  check_dtype(op, "x", x, {DType::f32, DType::f64});
+  check_dense_rows(op, "x", x);
+  VIADUCT_CHECK(ShapeError, columns >= 0 && columns <= x.dim(1),
+                "{}: expected columns in [0, {}], got {}", op, x.dim(1), columns);
 }
 
 /// Checks for another matrix of the shape and dtype of `x`.
@@ -29,88 +46,51 @@ void check_vector(std::string_view op, std::string_view argument, const Tensor& 
   check_contiguous(op, argument, tensor);
 }
 
-void check_columns(std::string_view op, int64_t columns, int64_t first_column, const Tensor& x) {
-  VIADUCT_CHECK(ShapeError, columns >= 0 && columns <= x.dim(1),
-                "{}: expected columns in [0, {}], got {}", op, x.dim(1), columns);
-  VIADUCT_CHECK(ShapeError, first_column >= 0, "{}: expected first_column ≥ 0, got {}", op,
-                first_column);
-}
-
-void check_cap(std::string_view op, double cap) {
-  VIADUCT_CHECK(ShapeError, cap > 0, "{}: expected cap > 0, got {}", op, cap);
+void check_targets(std::string_view op, const RowTargets& targets, const Tensor& x) {
+  check_vector(op, "targets", targets.ids, DType::i32, x);
+  VIADUCT_CHECK(ShapeError, targets.first_column >= 0, "{}: expected first_column ≥ 0, got {}", op,
+                targets.first_column);
 }
 
 }  // namespace
 
-void soft_cap(OpContext& context, const SoftCapArgs& args) {
-  constexpr std::string_view kOp = "soft_cap";
-  check_matrix(kOp, "x", args.x);
-  check_like(kOp, "out", args.out, args.x);
-  check_cap(kOp, args.cap);
-  dispatch(context, kOp, context.ops.soft_cap, args);
+void reduce_rows(OpContext& context, const ReduceRowsArgs& args) {
+  const std::string_view op = name_of(args.value);
+  check_matrix(op, args.x, args.columns);
+  check_vector(op, "out", args.out, args.x.dtype(), args.x);
+  if (args.value == RowValue::pick) check_targets(op, args.targets, args.x);
+  dispatch(context, op, context.ops.reduce_rows, args);
 }
 
-void soft_cap_backward(OpContext& context, const SoftCapBackwardArgs& args) {
-  constexpr std::string_view kOp = "soft_cap_backward";
-  check_matrix(kOp, "z", args.z);
-  check_like(kOp, "d_out", args.d_out, args.z);
-  check_like(kOp, "d_in", args.d_in, args.z);
-  check_cap(kOp, args.cap);
-  dispatch(context, kOp, context.ops.soft_cap_backward, args);
+void map_rows(OpContext& context, const MapRowsArgs& args) {
+  const std::string_view op = name_of(args.map);
+  check_matrix(op, args.x, args.columns);
+  check_like(op, "out", args.out, args.x);
+  if (args.map == RowMap::soft_cap || args.map == RowMap::soft_cap_backward)
+    VIADUCT_CHECK(ShapeError, args.cap > 0, "{}: expected cap > 0, got {}", op, args.cap);
+  if (args.map == RowMap::soft_cap_backward) check_like(op, "by", args.by, args.x);
+  if (args.map == RowMap::exponential || args.map == RowMap::divide)
+    check_vector(op, "by", args.by, args.x.dtype(), args.x);
+  if (args.map == RowMap::loss_backward) {
+    check_targets(op, args.targets, args.x);
+    check_vector(op, "weight", args.weight, DType::f32, args.x);
+    check_shape(op, "factor", args.factor, {1});
+    check_dtype(op, "factor", args.factor, {DType::f64});
+  }
+  dispatch(context, op, context.ops.map_rows, args);
 }
 
-void row_largest(OpContext& context, const RowLargestArgs& args) {
-  constexpr std::string_view kOp = "row_largest";
-  check_matrix(kOp, "x", args.x);
-  check_vector(kOp, "out", args.out, args.x.dtype(), args.x);
-  check_columns(kOp, args.columns, 0, args.x);
-  dispatch(context, kOp, context.ops.row_largest, args);
+/// A pick reads one element of a row.
+Cost cost_of(const ReduceRowsArgs& args) {
+  if (args.value == RowValue::pick)
+    return make_cost(args.out.dtype(), 0, {&args.out, &args.targets.ids}, {&args.out});
+  return make_cost(args.x.dtype(), count(args.x), {&args.x}, {&args.out});
 }
 
-void row_exponential(OpContext& context, const RowExponentialArgs& args) {
-  constexpr std::string_view kOp = "row_exponential";
-  check_matrix(kOp, "x", args.x);
-  check_vector(kOp, "shift", args.shift, args.x.dtype(), args.x);
-  check_like(kOp, "out", args.out, args.x);
-  check_columns(kOp, args.columns, 0, args.x);
-  dispatch(context, kOp, context.ops.row_exponential, args);
-}
-
-void row_sum(OpContext& context, const RowSumArgs& args) {
-  constexpr std::string_view kOp = "row_sum";
-  check_matrix(kOp, "x", args.x);
-  check_vector(kOp, "out", args.out, args.x.dtype(), args.x);
-  check_columns(kOp, args.columns, 0, args.x);
-  dispatch(context, kOp, context.ops.row_sum, args);
-}
-
-void row_divide(OpContext& context, const RowDivideArgs& args) {
-  constexpr std::string_view kOp = "row_divide";
-  check_matrix(kOp, "x", args.x);
-  check_vector(kOp, "divisor", args.divisor, args.x.dtype(), args.x);
-  check_like(kOp, "out", args.out, args.x);
-  dispatch(context, kOp, context.ops.row_divide, args);
-}
-
-void row_pick(OpContext& context, const RowPickArgs& args) {
-  constexpr std::string_view kOp = "row_pick";
-  check_matrix(kOp, "x", args.x);
-  check_vector(kOp, "targets", args.targets, DType::i32, args.x);
-  check_vector(kOp, "out", args.out, args.x.dtype(), args.x);
-  check_columns(kOp, args.columns, args.first_column, args.x);
-  dispatch(context, kOp, context.ops.row_pick, args);
-}
-
-void softmax_loss_backward(OpContext& context, const SoftmaxLossBackwardArgs& args) {
-  constexpr std::string_view kOp = "softmax_loss_backward";
-  check_matrix(kOp, "probabilities", args.probabilities);
-  check_vector(kOp, "targets", args.targets, DType::i32, args.probabilities);
-  check_vector(kOp, "weight", args.weight, DType::f32, args.probabilities);
-  check_shape(kOp, "factor", args.factor, {1});
-  check_dtype(kOp, "factor", args.factor, {DType::f64});
-  check_like(kOp, "out", args.out, args.probabilities);
-  check_columns(kOp, args.columns, args.first_column, args.probabilities);
-  dispatch(context, kOp, context.ops.softmax_loss_backward, args);
+Cost cost_of(const MapRowsArgs& args) {
+  constexpr double kFlops[] = {kTanhFlops, 4, kExponentialFlops, 1, 2};
+  return make_cost(args.x.dtype(), kFlops[static_cast<int>(args.map)] * count(args.x),
+                   {&args.x, &args.by, &args.targets.ids, &args.weight}, {&args.out});
 }
 
 }  // namespace viaduct

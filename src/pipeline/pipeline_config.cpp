@@ -13,7 +13,8 @@ void add_split(FieldGroup& group, PipelineConfig& config) {
              "Model chunks of a stage (interleaved 1F1B); null: one, or as in "
              "pipeline_model_parallel_layout.")
       .range(1)
-      .constraint("pp > 1; divides layers of a stage");
+      .constraint("pp > 1; divides layers of a stage")
+      .decides(LayoutPart::vpp);
   group
       .field("account_for_embedding_in_pipeline_split",
              config.account_for_embedding_in_pipeline_split,

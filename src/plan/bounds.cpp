@@ -109,7 +109,7 @@ double LayoutBound::gradient_exchange_seconds(const Layout& layout, const LayerC
   const double wire = stage_layers * ((1 + again) * model_.bytes.weights + gradients);
   const auto seconds = [&](double parameters, int ranks, int stride) {
     if (ranks == 1 || parameters <= 0) return 0.0;
-    return collective_time_.seconds("all_gather", wire * parameters,
+    return collective_time_.seconds(Collective::all_gather, wire * parameters,
                                     collective_time_.strided_extent(ranks, stride));
   };
   // Experts have fewer copies, in groups of their own, which may be under way at the same time.

@@ -268,11 +268,13 @@ BasedTime CalibratedTime::collective(const CollectiveRecord& collective) const {
                 "--calibration: a run of several ranks needs all_reduce rows, found none; measure "
                 "the table again");
   std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return a->bytes < b->bytes; });
-  const bool alike = collective.operation == "all_reduce" && nearest == collective.ranks;
+  const bool alike = collective.operation == Collective::all_reduce && nearest == collective.ranks;
   // The other operations move each byte once.
   const double passes =
-      collective.operation == "all_reduce" || collective.operation == "barrier" ? 1 : 0.5;
-  const int64_t bytes = collective.operation == "barrier" ? 0 : collective.bytes;
+      collective.operation == Collective::all_reduce || collective.operation == Collective::barrier
+          ? 1
+          : 0.5;
+  const int64_t bytes = collective.operation == Collective::barrier ? 0 : collective.bytes;
   const auto above =
       std::find_if(rows.begin(), rows.end(), [&](auto* row) { return row->bytes >= bytes; });
   const auto timed = [&](double microseconds, TimeBasis basis) {

@@ -11,8 +11,8 @@ namespace viaduct {
 namespace {
 
 /// How often the bytes of the larger operand cross the ring, as a multiple of (n − 1) / n.
-double passes_of(std::string_view operation) {
-  return operation == "all_reduce" ? 2 : 1;
+double passes_of(Collective operation) {
+  return operation == Collective::all_reduce ? 2 : 1;
 }
 
 }  // namespace
@@ -62,11 +62,10 @@ CollectiveTime::Extent CollectiveTime::strided_extent(int size, int stride) cons
   return {inside, (size + inside - 1) / inside, size};
 }
 
-LinkUse CollectiveTime::link_use(std::string_view operation, double bytes,
-                                 const Extent& extent) const {
+LinkUse CollectiveTime::link_use(Collective operation, double bytes, const Extent& extent) const {
   const double inside = extent.inside, domains = extent.domains;
-  if (operation == "barrier") return {};
-  if (operation == "all_to_all") {
+  if (operation == Collective::barrier) return {};
+  if (operation == Collective::all_to_all) {
     // To each of the others an equal share; those outside of the domain over the own NIC.
     const double others = extent.ranks;
     return {bytes * (inside - 1) / others / link_, bytes * (others - inside) / others / network_};
@@ -77,8 +76,7 @@ LinkUse CollectiveTime::link_use(std::string_view operation, double bytes,
           passes * (domains - 1) / domains * bytes / inside / network_};
 }
 
-double CollectiveTime::seconds(std::string_view operation, double bytes,
-                               const Extent& extent) const {
+double CollectiveTime::seconds(Collective operation, double bytes, const Extent& extent) const {
   const double passes = passes_of(operation);
   const double link_steps = passes * (extent.inside - 1);
   const double network_steps = passes * (extent.domains - 1);
@@ -86,7 +84,7 @@ double CollectiveTime::seconds(std::string_view operation, double bytes,
                          network_steps * settings_.network_step_seconds;
   const LinkUse use = link_use(operation, bytes, extent);
   // The messages of an all-to-all need no second phase.
-  const double exposed = operation == "all_to_all" ? 0 : settings_.exposed_share;
+  const double exposed = operation == Collective::all_to_all ? 0 : settings_.exposed_share;
   return latency + std::max(use.link, use.network) + exposed * std::min(use.link, use.network);
 }
 

@@ -7,8 +7,6 @@
 // one overlapping those of the other except for a part. Every member has a NIC of its own, so a
 // group with m members in a domain enters it with m NICs.
 
-#include <string_view>
-
 #include "hardware/cluster.h"
 #include "timeline/record.h"
 #include "timeline/resolver.h"
@@ -38,14 +36,14 @@ class CollectiveTime {
   /// For how long it uses the links of a member at their full rate.
   LinkUse link_use(const CollectiveRecord& collective) const;
   /// The same for a collective that is not in a record: `bytes` of the larger operand.
-  double seconds(std::string_view operation, double bytes, const Extent& extent) const;
+  double seconds(Collective operation, double bytes, const Extent& extent) const;
   /// Of the ranks 0, stride, 2 · stride … of a group of `size`.
   Extent strided_extent(int size, int stride) const;
 
  private:
   Extent extent(const RankRule& members) const;
   LinkUse message_use(const CollectiveRecord& message) const;
-  LinkUse link_use(std::string_view operation, double bytes, const Extent& extent) const;
+  LinkUse link_use(Collective operation, double bytes, const Extent& extent) const;
 
   Cluster cluster_;
   CollectiveTimeSettings settings_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "config/load.h"
@@ -13,13 +14,9 @@ namespace {
 /// The fields of a request, read and not resolved.
 struct Given {
   RunConfig config;
-  ConfigOutcome all;        // of the file and the overrides
-  ConfigOutcome overrides;  // these fix choices
+  std::set<LayoutPart> fixed;  // by overrides
 
-  bool fixes(const std::string& name) const { return overrides.is_given(name); }
-  bool fixes_any(std::initializer_list<const char*> names) const {
-    return std::any_of(names.begin(), names.end(), [&](const char* name) { return fixes(name); });
-  }
+  bool fixes(LayoutPart part) const { return fixed.contains(part); }
 };
 
 void read(const PlanRequest& request, const Variant* variant, Given& given) {
@@ -28,8 +25,11 @@ void read(const PlanRequest& request, const Variant* variant, Given& given) {
   std::vector<std::string> overrides = request.overrides;
   if (variant != nullptr)
     overrides.insert(overrides.end(), variant->overrides.begin(), variant->overrides.end());
-  given.all = read_config(run_schema(given.config), {request.file, overrides}, problems);
-  given.overrides = read_config(run_schema(ignored), {{}, overrides}, problems);
+  read_config(run_schema(given.config), {request.file, overrides}, problems);
+  const Schema schema = run_schema(ignored);
+  const ConfigOutcome given_here = read_config(schema, {{}, overrides}, problems);
+  for (const auto& [name, value] : given_here.given)
+    if (const auto part = schema.find(name)->layout_part) given.fixed.insert(*part);
   problems.throw_if_any();
 }
 
@@ -56,29 +56,22 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
     space.encoder_width = std::gcd(std::gcd(vision.heads, vision.feed_forward), whole.model.hidden);
   } else {
     space.encoder_layers = whole.model.encoder.layers;
+    space.encoder_width = std::gcd(whole.model.heads, whole.model.feed_forward);
   }
   const ParallelConfig& sizes = config.parallel;
-  if (given.fixes("model.tensor_model_parallel_size")) space.tp = sizes.tensor_model_parallel_size;
-  if (given.fixes("model.context_parallel_size")) space.cp = sizes.context_parallel_size;
-  if (given.fixes("model.pipeline_model_parallel_size"))
-    space.pp = sizes.pipeline_model_parallel_size;
-  if (given.fixes("model.virtual_pipeline_model_parallel_size"))
-    space.vpp = config.pipeline.virtual_stages();
-  if (given.fixes("model.encoder_pipeline_model_parallel_size"))
+  if (given.fixes(LayoutPart::tp)) space.tp = sizes.tensor_model_parallel_size;
+  if (given.fixes(LayoutPart::cp)) space.cp = sizes.context_parallel_size;
+  if (given.fixes(LayoutPart::pp)) space.pp = sizes.pipeline_model_parallel_size;
+  if (given.fixes(LayoutPart::vpp)) space.vpp = config.pipeline.virtual_stages();
+  if (given.fixes(LayoutPart::encoder_pp))
     space.encoder_stages = sizes.encoder_pipeline_model_parallel_size;
-  if (given.fixes("model.encoder_tensor_model_parallel_size"))
+  if (given.fixes(LayoutPart::encoder_tp))
     space.encoder_tp = sizes.encoder_tensor_model_parallel_size;
-  if (given.fixes("train.micro_batch_size") && !config.train.micro_batch_size.is_auto())
+  if (given.fixes(LayoutPart::micro_batch) && !config.train.micro_batch_size.is_auto())
     space.micro_batch = config.train.micro_batch_rows();
-  space.given_recompute = given.fixes_any(
-      {"model.recompute_granularity", "model.recompute_method", "model.recompute_num_layers",
-       "model.num_microbatches_with_partial_activation_checkpoints"});
-  space.given_sharding =
-      given.fixes_any({"ddp.use_distributed_optimizer", "ddp.data_parallel_sharding_strategy",
-                       "ddp.outer_dp_sharding_strategy", "ddp.num_distributed_optimizer_instances",
-                       "dist.fsdp", "dist.use_megatron_fsdp", "dist.use_torch_fsdp2",
-                       "model.tensor_parallel_num_weight_shards"});
-  space.given_sequence_parallel = given.fixes("model.sequence_parallel");
+  space.given_recompute = given.fixes(LayoutPart::recompute);
+  space.given_sharding = given.fixes(LayoutPart::sharding);
+  space.given_sequence_parallel = given.fixes(LayoutPart::sequence_parallel);
   const PipelineConfig& pipeline = config.pipeline;
   space.account_for_embedding = pipeline.account_for_embedding_in_pipeline_split;
   space.account_for_loss = pipeline.account_for_loss_in_pipeline_split;
@@ -94,9 +87,8 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
     space.experts = whole.model.moe.experts;
     space.expert_feed_forward = whole.model.moe.feed_forward;
     space.whole_experts = whole.model.up_bias || whole.model.down_bias;
-    if (given.fixes("model.expert_model_parallel_size"))
-      space.ep = sizes.expert_model_parallel_size;
-    if (given.fixes("model.expert_tensor_parallel_size")) space.etp = sizes.expert_tensor();
+    if (given.fixes(LayoutPart::ep)) space.ep = sizes.expert_model_parallel_size;
+    if (given.fixes(LayoutPart::etp)) space.etp = sizes.expert_tensor();
   }
   limits.not_searched.emplace_back(
       request.variants.empty()

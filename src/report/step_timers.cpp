@@ -38,7 +38,7 @@ std::string merge_timers(std::string lower, const std::string& upper) {
 void add_counted_timers(const StepCounters& counters, StepTimers& timers) {
   for (const auto& [name, op] : counters.ops) timers["op/" + name] += op.seconds;
   for (const CollectiveCounter& c : counters.collectives)
-    timers["wait/" + c.group + "/" + c.operation] += c.wait_seconds;
+    timers["wait/" + c.group + "/" + std::string(choice_name(c.operation))] += c.wait_seconds;
 }
 
 RankTimers timers_of_ranks(HostGroup& host, const StepTimers& mine) {

@@ -64,7 +64,8 @@ FieldGroup train_fields(TrainConfig& config) {
       .range(1, kMostRows)
       .in("rows")
       .alias("recipe.data.micro_batch_size")
-      .on_resume(resume::free);
+      .on_resume(resume::free)
+      .decides(LayoutPart::micro_batch);
   group.on_resume(resume::free).of_values();  // what follows says when a run stops
   group
       .field("exit_interval", config.exit_interval,

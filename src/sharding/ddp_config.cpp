@@ -39,7 +39,8 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .alias("OptimizerConfig.use_distributed_optimizer")
       .alias("optimizer.use_distributed_optimizer")
       .alias("recipe.trainer.use_distributed_optimizer")
-      .constraint("false excludes every data_parallel_sharding_strategy but no_shard");
+      .constraint("false excludes every data_parallel_sharding_strategy but no_shard")
+      .decides(LayoutPart::sharding);
   group
       .field(
           "data_parallel_sharding_strategy", config.data_parallel_sharding_strategy,
@@ -53,7 +54,8 @@ FieldGroup ddp_fields(DdpConfig& config) {
           "reduce_scatter_with_fp32_accumulation, "
           "param_name_patterns_for_fp32_local_accumulation, check_for_large_grads; "
           "optim_grads_params: not with align_param_gather, "
-          "overlap_param_gather_with_optimizer_step");
+          "overlap_param_gather_with_optimizer_step")
+      .decides(LayoutPart::sharding);
   group
       .field("suggested_communication_unit_size", config.suggested_communication_unit_size,
              "With shards of weights: layers of this many elements in total are gathered ahead of "
@@ -71,7 +73,8 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "optim: they share it; gradients of a shard are reduce-scattered over the ranks that "
              "have it in all instances, and its updated weights gathered from them.")
       .one_of({ShardingStrategy::no_shard, ShardingStrategy::optim})
-      .constraint("optim needs num_distributed_optimizer_instances > 1");
+      .constraint("optim needs num_distributed_optimizer_instances > 1")
+      .decides(LayoutPart::sharding);
   group
       .field("megatron_fsdp_main_params_dtype", config.megatron_fsdp_main_params_dtype,
              "Preset for shards of gradients: optimizer.main_params_dtype, and for fp16 "
@@ -137,7 +140,8 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .range(1)
       .constraint(
           "needs use_distributed_optimizer; divides dp · cp and expert dp; not with "
-          "reduce_scatter_with_fp32_accumulation");
+          "reduce_scatter_with_fp32_accumulation")
+      .decides(LayoutPart::sharding);
   group
       .field("grad_reduce_in_fp32", config.grad_reduce_in_fp32,
              "Main gradients and their reduction in FP32; false: in the weights' format.")
@@ -187,7 +191,8 @@ FieldGroup ddp_model_fields(DdpConfig& config) {
              "for each copy of the shards. null: each tensor-parallel rank keeps "
              "its weights as the section ddp says.")
       .range(1)
-      .constraint("a multiple of tensor_model_parallel_size; over it, a divisor of dp · cp");
+      .constraint("a multiple of tensor_model_parallel_size; over it, a divisor of dp · cp")
+      .decides(LayoutPart::sharding);
   return group;
 }
 
@@ -199,15 +204,18 @@ FieldGroup ddp_dist_fields(DdpConfig& config) {
           "use_megatron_fsdp", config.use_megatron_fsdp,
           "Preset: ddp.data_parallel_sharding_strategy=optim_grads_params, unless that is given.")
       .constraint("excludes use_torch_fsdp2")
-      .alias("ddp.use_megatron_fsdp");
+      .alias("ddp.use_megatron_fsdp")
+      .decides(LayoutPart::sharding);
   group
       .field("use_torch_fsdp2", config.use_torch_fsdp2,
              "Preset: ddp.data_parallel_sharding_strategy=optim_grads_params.")
-      .constraint("excludes use_megatron_fsdp and every other data_parallel_sharding_strategy");
+      .constraint("excludes use_megatron_fsdp and every other data_parallel_sharding_strategy")
+      .decides(LayoutPart::sharding);
   group
       .field("fsdp", config.fsdp,
              "Preset: megatron sets use_megatron_fsdp, pytorch sets use_torch_fsdp2.")
-      .constraint("agrees with use_megatron_fsdp and use_torch_fsdp2 where these are given");
+      .constraint("agrees with use_megatron_fsdp and use_torch_fsdp2 where these are given")
+      .decides(LayoutPart::sharding);
   group.field(
       "align_grad_reduce", config.align_grad_reduce,
       "With virtual stages, a chunk's gradient reductions start together, at the same virtual "

@@ -152,9 +152,10 @@ void add_collectives(Trace& trace, const StepRecord& record, const TraceSettings
     if (c.scope >= 0) arguments["launched_in"] = record.scope_path(c.scope);
     const int track =
         free_lane(trace, lanes[c.group], c.group, c.launch_seconds, c.complete_seconds);
-    trace.slice(track, c.operation, "communication", c.launch_seconds, c.complete_seconds,
+    const std::string operation(choice_name(c.operation));
+    trace.slice(track, operation, "communication", c.launch_seconds, c.complete_seconds,
                 std::move(arguments));
-    trace.slice(kHost, "wait for " + c.operation + " " + c.group, "wait", c.wait_begin_seconds,
+    trace.slice(kHost, "wait for " + operation + " " + c.group, "wait", c.wait_begin_seconds,
                 c.complete_seconds, Json::object());
     trace.arrow(id++, track, c.launch_seconds, kHost, c.complete_seconds);
   }

@@ -6,10 +6,10 @@
 namespace viaduct {
 
 inline bool is_send(const CollectiveRecord& c) {
-  return c.operation == "send";
+  return c.operation == Collective::send;
 }
 inline bool is_message(const CollectiveRecord& c) {
-  return is_send(c) || c.operation == "receive";
+  return is_message(c.operation);
 }
 
 }  // namespace viaduct

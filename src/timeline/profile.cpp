@@ -147,7 +147,8 @@ Profile profile(const StepRecord& record, const MachinePeaks& peaks) {
     Cost moved;
     moved.bytes_written = c.wire_bytes;
     table.add(table.phases().open_at(c.completed_at), ProfileKind::communication,
-              c.operation + " " + c.group, "", c.complete_seconds - c.wait_begin_seconds, moved);
+              std::string(choice_name(c.operation)) + " " + c.group, "",
+              c.complete_seconds - c.wait_begin_seconds, moved);
   }
   return table.finish();
 }

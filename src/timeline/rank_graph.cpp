@@ -160,14 +160,13 @@ class Builder {
     const bool message = is_message(c), sends = is_send(c);
     const int from = !message ? -1 : sends ? rank_.rank : c.peer;
     const int to = !message ? -1 : sends ? c.peer : rank_.rank;
-    const std::string_view flow = message ? std::string_view(c.flow) : std::string_view();
     std::vector<RankChannel>& all = graph_.channels;
     const auto found = std::find_if(all.begin(), all.end(), [&](const RankChannel& one) {
       return one.members == c.members.get() && one.from == from && one.to == to &&
-             one.flow == flow && one.group == c.group;
+             one.flow == c.flow && one.group == c.group;
     });
     if (found == all.end()) {
-      all.push_back({c.members.get(), c.group, flow, from, to, c.sequence, c.sequence});
+      all.push_back({c.members.get(), c.group, c.flow, from, to, c.sequence, c.sequence});
       return all.size() - 1;
     }
     found->first = std::min(found->first, c.sequence);
@@ -241,8 +240,8 @@ Operations::Operations(const std::vector<RankGraph>& ranks) {
     std::vector<std::size_t>& places = places_.emplace_back();
     for (const RankChannel& own : rank.channels) {
       const std::string name =
-          fmt::format("{} {} {} {} {}", own.group, own.members ? own.members->text() : "", own.flow,
-                      own.from, own.to);
+          fmt::format("{} {} {} {} {}", own.group, own.members ? own.members->text() : "",
+                      choice_name_or(own.flow, ""), own.from, own.to);
       const auto [found, is_new] = known.try_emplace(name, channels_.size());
       if (is_new) channels_.push_back({own.first, own.last, {}});
       Channel& channel = channels_[found->second];

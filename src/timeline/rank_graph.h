@@ -14,9 +14,10 @@ namespace viaduct {
 /// between two of its ranks. All members number them alike.
 struct RankChannel {
   const RankRule* members = nullptr;
-  std::string_view group, flow;  // of the record
-  int from = -1, to = -1;        // of messages
-  int64_t first = 0, last = 0;   // the lowest and the highest sequence
+  std::string_view group;       // of the record
+  std::optional<Flow> flow;     // of messages
+  int from = -1, to = -1;       // of messages
+  int64_t first = 0, last = 0;  // the lowest and the highest sequence
 };
 
 /// One collective or message of a rank: where the rank comes to it, and where it is done. Nodes are

@@ -4,9 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "timeline/collective.h"
 #include "timeline/rank_rule.h"
 
 namespace viaduct {
@@ -112,13 +114,13 @@ struct ScopeRecord {
 /// collective at the same `sequence`; a send from rank a to b matches b's receive from a with the
 /// same group, flow and `sequence`.
 struct CollectiveRecord {
-  std::string operation;   // "all_reduce", "send", …
-  std::string group;       // "tp", "dp.inner", …
-  int ranks = 1;           // of the group
-  int64_t bytes = 0;       // of the larger operand
-  int64_t wire_bytes = 0;  // bytes that this rank hands to a network
-  int peer = -1;           // a message's other end, a broadcast's root: rank of the run
-  std::string flow = {};   // of messages: "activations" or "gradients"
+  Collective operation = Collective::barrier;
+  std::string group;              // "tp", "dp.inner", …
+  int ranks = 1;                  // of the group
+  int64_t bytes = 0;              // of the larger operand
+  int64_t wire_bytes = 0;         // bytes that this rank hands to a network
+  int peer = -1;                  // a message's other end, a broadcast's root: rank of the run
+  std::optional<Flow> flow = {};  // of messages
   std::shared_ptr<const RankRule> members;  // ranks of the run that are the group
   int place = 0;                            // of this rank among them
   /// The number of earlier ones since the group was made, recorded or not: for a collective, of the

@@ -226,8 +226,8 @@ class Replay {
     if (counter == nullptr) {
       const CollectiveRecord& c = from_.collectives()[index];
       const bool message = is_message(c);
-      counter = &counters_[{c.members.get(), message ? c.operation : "", message ? c.peer : -1,
-                            message ? c.flow : ""}];
+      counter = &counters_[{c.members.get(), message ? std::optional(c.operation) : std::nullopt,
+                            message ? c.peer : -1, c.flow}];
     }
     return *counter;
   }
@@ -244,7 +244,8 @@ class Replay {
   const ActionRecord* instance_ = nullptr;  // that is going on
   int64_t next_id_ = 0;
   Numbers ids_, scopes_, collectives_, host_calls_;
-  std::map<std::tuple<Group, std::string, int, std::string>, Counter> counters_;
+  std::map<std::tuple<Group, std::optional<Collective>, int, std::optional<Flow>>, Counter>
+      counters_;
   std::vector<Counter*> counter_of_;  // the same, by index in the old record
   std::map<Group, GroupCounter> message_groups_;
 };

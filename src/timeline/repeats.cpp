@@ -120,9 +120,10 @@ class StepEvents {
       case RecordEventKind::launch: {
         const CollectiveRecord& c = record_.collectives()[index];
         return fmt::format(
-            "{} of {} {} ({}) with {}, {} bytes, {} sent, queue {}{}, complete at {}", c.operation,
-            c.group, c.members->text(), c.flow, c.peer, c.bytes, c.wire_bytes, c.queue,
-            c.message_group < 0 ? "" : ", grouped", place(c.completed_at, micro_batch));
+            "{} of {} {} ({}) with {}, {} bytes, {} sent, queue {}{}, complete at {}",
+            choice_name(c.operation), c.group, c.members->text(), choice_name_or(c.flow, ""),
+            c.peer, c.bytes, c.wire_bytes, c.queue, c.message_group < 0 ? "" : ", grouped",
+            place(c.completed_at, micro_batch));
       }
       case RecordEventKind::complete:
         return "complete " + began();

@@ -149,8 +149,9 @@ class Resolver {
     for (const RankOperation& own : graphs_[rank].operations) {
       if (graph_->reached(graph_->number(rank, own.done))) continue;
       const CollectiveRecord& c = ranks_[rank].record->collectives()[own.index];
-      return fmt::format("rank {}: {} {} of {}{}", ranks_[rank].rank, c.operation, c.sequence,
-                         c.group, c.peer >= 0 ? fmt::format(" with rank {}", c.peer) : "");
+      return fmt::format("rank {}: {} {} of {}{}", ranks_[rank].rank, choice_name(c.operation),
+                         c.sequence, c.group,
+                         c.peer >= 0 ? fmt::format(" with rank {}", c.peer) : "");
     }
     return {};
   }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "timeline/collective.h"
+
 namespace viaduct {
 
 /// The ops of one name.
@@ -18,7 +20,8 @@ struct OpCounter {
 
 /// The operations of one kind in one group.
 struct CollectiveCounter {
-  std::string operation, group;
+  Collective operation = Collective::barrier;
+  std::string group;
   int64_t count = 0;
   int64_t wire_bytes = 0;   // sent to a network by this rank
   double wait_seconds = 0;  // during which the host waited for them

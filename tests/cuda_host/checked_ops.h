@@ -8,13 +8,20 @@
 
 namespace viaduct::test {
 
-/// Whether the cpu has a kernel to compare bits with.
+/// Whether an op of the list with the `same` bits as the cpu's has them for these arguments, too:
+/// the cpu has a kernel, and the step is not one that only comes close.
 template <class Args>
-bool has_cpu_kernel(const Args&) {
+bool has_cpu_bits(const Args&) {
   return true;
 }
-inline bool has_cpu_kernel(const ScoreDropoutArgs& args) {
-  return dtype_bytes(args.x.dtype()) > 2;
+inline bool has_cpu_bits(const ScoreRowsArgs& args) {
+  return args.step == ScoreStep::dropout && dtype_bytes(args.x.dtype()) > 2;
+}
+inline bool has_cpu_bits(const ReduceRowsArgs& args) {
+  return args.value != RowValue::sum;
+}
+inline bool has_cpu_bits(const MapRowsArgs& args) {
+  return args.map != RowMap::soft_cap && args.map != RowMap::exponential;
 }
 
 /// For ops whose tensors all have the same kind.
@@ -53,7 +60,7 @@ bool has_no_kernel(const Args& args) {
   return !kTakesF64<Args> && any_f64(args);
 }
 // Of ops that have FP64 numbers beside those whose format decides.
-inline bool has_no_kernel(const SoftmaxLossBackwardArgs& args) {
+inline bool has_no_kernel(const MapRowsArgs& args) {
   return args.out.dtype() == DType::f64;
 }
 inline bool has_no_kernel(const CrossEntropyForwardArgs& args) {

@@ -57,7 +57,7 @@ struct Checked {
       EXPECT_TRUE(ArgumentBytes(args) == first)
           << choice.kernel << ": other bits with seed " << seed;
     }
-    if (kCpuBits && has_cpu_kernel(args)) {
+    if (kCpuBits && has_cpu_bits(args)) {
       before.restore();
       const Choice other = cpu.choose(args, {.name = "cpu:portable"});
       const Tensor memory = host_tensor(DType::u8, {other.workspace_bytes});

@@ -56,7 +56,7 @@ struct OnGpu {
     before.restore();
     run(choice, args);
     EXPECT_TRUE(ArgumentBytes(args) == first) << choice.kernel << ": other bits the second time";
-    if (kCpuBits && has_cpu_kernel(args)) {
+    if (kCpuBits && has_cpu_bits(args)) {
       before.restore();
       const Choice other = cpu.choose(args, {.name = "cpu:portable"});
       const Tensor memory = host_tensor(DType::u8, {other.workspace_bytes});

@@ -60,7 +60,7 @@ StageEvents events_of(const StepRecord& record, int stage) {
     forwards.push_back(&scope);
   }
   for (const CollectiveRecord& c : record.collectives()) {
-    if (c.operation != "all_gather" || c.group != "dp_cp.inner") continue;
+    if (c.operation != Collective::all_gather || c.group != "dp_cp.inner") continue;
     Gather gather{0, true, -1};
     for (size_t i = 0; i < forwards.size(); ++i) {
       const auto inside = [&](int64_t at) {

@@ -216,9 +216,9 @@ std::string record_of(const Overrides& overrides) {
     }
     for (const auto& one : record.collectives()) {
       events[one.launched_at] +=
-          fmt::format("{} in {} of {} to {}: {} bytes, {} sent", one.operation, one.group,
-                      one.ranks, one.peer, one.bytes, one.wire_bytes);
-      events[one.completed_at] += fmt::format("complete {}", one.operation);
+          fmt::format("{} in {} of {} to {}: {} bytes, {} sent", choice_name(one.operation),
+                      one.group, one.ranks, one.peer, one.bytes, one.wire_bytes);
+      events[one.completed_at] += fmt::format("complete {}", choice_name(one.operation));
     }
     for (const auto& scope : record.scopes()) events[scope.begin_at] += "begin " + scope.name;
     for (const auto& [at, what] : events) text += what + "\n";

@@ -72,7 +72,7 @@ class ProbedCommunicator final : public Communicator {
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& r) override {
     auto open = std::make_shared<Open>();
-    open->what = std::string(collective_name(r.collective)) + " " + name();
+    open->what = std::string(choice_name(r.collective)) + " " + name();
     if (defers_) {
       open->deferred = true;
       deferred_->asked.emplace_back(open, [inner = inner_, r] { return start_request(*inner, r); });

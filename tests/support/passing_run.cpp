@@ -43,7 +43,8 @@ PassingOutcome run_passing_model(const PassingRun& run) {
     outcome.notes.outputs.merge(notes.outputs);
     outcome.notes.gradients.merge(notes.gradients);
     for (const CollectiveRecord& c : record.collectives()) {
-      if (c.operation == "send") outcome.sent_bytes[static_cast<size_t>(world->rank())] += c.bytes;
+      if (c.operation == Collective::send)
+        outcome.sent_bytes[static_cast<size_t>(world->rank())] += c.bytes;
     }
   });
   return outcome;

@@ -18,10 +18,11 @@ namespace {
 std::string lines(const StepRecord& record, int rank) {
   std::string text;
   for (const CollectiveRecord& c : record.collectives()) {
-    const bool sends = c.operation == "send", message = sends || c.operation == "receive";
-    const std::string what = message ? fmt::format("from {} to {}, {}", sends ? rank : c.peer,
-                                                   sends ? c.peer : rank, c.flow)
-                                     : fmt::format("{} from {}", c.operation, c.peer);
+    const bool sends = c.operation == Collective::send, message = is_message(c.operation);
+    const std::string what = message
+                                 ? fmt::format("from {} to {}, {}", sends ? rank : c.peer,
+                                               sends ? c.peer : rank, choice_name_or(c.flow, ""))
+                                 : fmt::format("{} from {}", choice_name(c.operation), c.peer);
     text += fmt::format("{} {} of {} ({}), number {}: {} bytes\n", message ? 2 : c.members->size(),
                         what, c.group, c.members->text(), c.sequence, c.bytes);
   }

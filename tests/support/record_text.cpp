@@ -31,9 +31,9 @@ std::vector<std::string> record_entries(const StepRecord& record) {
     list.push_back(fmt::format(
         "{} to {}: {} {} of {} ({} ranks, place {} of {}) with {}, {} bytes, {} sent, number {}, "
         "messages {}, scope {}, queue {}, stream {} at {}, host {}",
-        e.launched_at, e.completed_at, e.operation, e.flow, e.group, e.ranks, e.place,
-        e.members->text(), e.peer, e.bytes, e.wire_bytes, e.sequence, e.message_group, e.scope,
-        e.queue, e.stream, e.stream_position, e.blocks_host));
+        e.launched_at, e.completed_at, choice_name(e.operation), choice_name_or(e.flow, ""),
+        e.group, e.ranks, e.place, e.members->text(), e.peer, e.bytes, e.wire_bytes, e.sequence,
+        e.message_group, e.scope, e.queue, e.stream, e.stream_position, e.blocks_host));
   for (const HostReadRecord& e : record.host_reads())
     list.push_back(
         fmt::format("{}: {}, scope {}, after {}", e.at, e.reason, e.scope, e.stream_position));

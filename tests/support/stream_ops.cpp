@@ -142,7 +142,7 @@ class StreamCommunicator final : public Communicator {
                     "queued communicator: a barrier is the host's");
       r.in = unowned(r.in), r.out = unowned(r.out);
       r.order = {unowned(r.order.from), unowned(r.order.to)};
-      what += std::string(collective_name(r.collective)) + " " + name() + " ";
+      what += std::string(choice_name(r.collective)) + " " + name() + " ";
     }
     auto running = std::make_shared<Running>();
     running->begin = [inner = inner_, mine] {

@@ -190,7 +190,7 @@ float toy_gradient(int step, int rank, int micro_batch, int parameter, int64_t e
 std::vector<CollectiveRecord> ToyRank::collectives(const std::string& operation) const {
   std::vector<CollectiveRecord> list;
   for (const CollectiveRecord& c : record.collectives()) {
-    if (c.operation == operation && c.ranks > 1) list.push_back(c);
+    if (choice_name(c.operation) == operation && c.ranks > 1) list.push_back(c);
   }
   return list;
 }

@@ -30,7 +30,7 @@ struct Finished {
 class Chain final : public MpiOperation {
  public:
   Chain(const MpiGroup& group, const CommRequest& request, int tag, Scratch& scratch)
-      : MpiOperation(group, collective_name(request.collective), request.in.bytes()),
+      : MpiOperation(group, choice_name(request.collective), request.in.bytes()),
         in_(static_cast<const std::byte*>(request.in.raw())),
         out_(static_cast<std::byte*>(request.out.raw())),
         elements_(request.in.elements()),

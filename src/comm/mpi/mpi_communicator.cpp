@@ -99,8 +99,7 @@ class MpiCommunicator final : public Communicator {
         CommError,
         request.collective != Collective::broadcast || (request.peer >= 0 && request.peer < size()),
         "broadcast over {} ({} ranks): there is no rank {}", name(), size(), request.peer);
-    const bool message =
-        request.collective == Collective::send || request.collective == Collective::receive;
+    const bool message = is_message(request.collective);
     const int tag = message ? static_cast<int>(request.flow) : tag_of(request, queue_->launched++);
     const std::shared_ptr<MpiQueue> queue = message ? nullptr : queue_;
     auto operation = make_mpi_operation(*group_, request, tag, queue_->scratch);

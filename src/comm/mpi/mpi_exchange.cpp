@@ -85,7 +85,7 @@ class SmallAllReduce final : public MpiOperation {
  public:
   SmallAllReduce(const MpiGroup& group, const Tensor& tensor, ReduceOp op, int tag,
                  Scratch& scratch)
-      : MpiOperation(group, collective_name(Collective::all_reduce), tensor.bytes()),
+      : MpiOperation(group, choice_name(Collective::all_reduce), tensor.bytes()),
         data_(static_cast<std::byte*>(tensor.raw())),
         bytes_(tensor.bytes()),
         elements_(tensor.elements()),
@@ -196,7 +196,7 @@ Plan plan_of(const MpiGroup& group, const CommRequest& request) {
 class OrderedExchange final : public MpiOperation {
  public:
   OrderedExchange(const MpiGroup& group, const CommRequest& request, int tag)
-      : MpiOperation(group, collective_name(Collective::all_to_all), request.out.bytes()),
+      : MpiOperation(group, choice_name(Collective::all_to_all), request.out.bytes()),
         request_(request),
         tag_(tag) {}
 
@@ -265,7 +265,7 @@ std::shared_ptr<MpiOperation> of_large_group(const MpiGroup& group, const CommRe
     case Collective::barrier: {
       std::vector<int> all(static_cast<size_t>(group.size()));
       std::iota(all.begin(), all.end(), 0);
-      return make_mpi_dissemination(group, all, tag, collective_name(request.collective));
+      return make_mpi_dissemination(group, all, tag, choice_name(request.collective));
     }
     default:
       return nullptr;
@@ -288,7 +288,7 @@ std::shared_ptr<MpiOperation> make_mpi_operation(const MpiGroup& group, const Co
     return std::make_shared<OrderedExchange>(group, request, tag);
   const Tensor& tensor = request.in.defined() ? request.in : request.out;
   return std::make_shared<Exchange>(group, plan_of(group, request), tag,
-                                    collective_name(request.collective),
+                                    choice_name(request.collective),
                                     tensor.defined() ? tensor.bytes() : 0);
 }
 

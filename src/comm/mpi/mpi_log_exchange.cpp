@@ -93,7 +93,7 @@ class DoublingGather : public MpiOperation {
 class LogAllGather final : public DoublingGather {
  public:
   LogAllGather(const MpiGroup& group, const CommRequest& request, int tag)
-      : DoublingGather(group, collective_name(request.collective), request.in.bytes(), tag),
+      : DoublingGather(group, choice_name(request.collective), request.in.bytes(), tag),
         in_(static_cast<const std::byte*>(request.in.raw())),
         out_(static_cast<std::byte*>(request.out.raw())),
         bytes_(request.in.bytes()) {}
@@ -127,7 +127,7 @@ struct Summed {
 class GatheredSum final : public DoublingGather {
  public:
   GatheredSum(const MpiGroup& group, const Tensor& tensor, ReduceOp op, int tag, Scratch& scratch)
-      : DoublingGather(group, collective_name(Collective::all_reduce), tensor.bytes(), tag),
+      : DoublingGather(group, choice_name(Collective::all_reduce), tensor.bytes(), tag),
         tensor_(tensor),
         op_(op),
         scratch_(scratch) {}
@@ -159,7 +159,7 @@ class GatheredSum final : public DoublingGather {
 class TreeReduction final : public MpiOperation {
  public:
   TreeReduction(const MpiGroup& group, const Tensor& tensor, ReduceOp op, int tag, Scratch& scratch)
-      : MpiOperation(group, collective_name(Collective::all_reduce), tensor.bytes()),
+      : MpiOperation(group, choice_name(Collective::all_reduce), tensor.bytes()),
         tensor_(tensor),
         op_(op),
         tag_(tag),
@@ -231,7 +231,7 @@ class TreeReduction final : public MpiOperation {
 class TreeBroadcast final : public MpiOperation {
  public:
   TreeBroadcast(const MpiGroup& group, const CommRequest& request, int tag)
-      : MpiOperation(group, collective_name(request.collective), request.in.bytes()),
+      : MpiOperation(group, choice_name(request.collective), request.in.bytes()),
         data_(static_cast<std::byte*>(request.in.raw())),
         bytes_(request.in.bytes()),
         root_(request.peer),

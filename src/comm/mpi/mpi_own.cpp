@@ -72,7 +72,7 @@ void run(const CommRequest& r, MPI_Comm comm) {
     case Collective::barrier:
       return check_mpi(MPI_Barrier(comm), "MPI_Barrier");
     default:
-      fail<CommError>("{} has no MPI collective", collective_name(r.collective));
+      fail<CommError>("{} has no MPI collective", choice_name(r.collective));
   }
 }
 

@@ -22,7 +22,7 @@ enum Leg : int64_t { kPartOut, kPartIn, kSumOut, kSumIn, kLegs };
 class Reduction final : public MpiOperation {
  public:
   Reduction(const MpiGroup& group, const CommRequest& request, int tag, Scratch& scratch)
-      : MpiOperation(group, collective_name(request.collective), request.in.bytes()),
+      : MpiOperation(group, choice_name(request.collective), request.in.bytes()),
         data_(static_cast<std::byte*>(request.in.raw())),
         elements_(request.in.elements()),
         dtype_(request.in.dtype()),

@@ -162,7 +162,7 @@ class NcclCommunicator final : public Communicator {
     return rank_->connect(id_of(id), rank(), size(), name, options);
   }
   NcclConnection& connect_messages(Flow flow, const NcclGroupOptions& options) {
-    return connect_all(fmt::format("{}.group.{}", name(), flow_name(flow)), options);
+    return connect_all(fmt::format("{}.group.{}", name(), choice_name(flow)), options);
   }
 
   NcclGroupOptions my_options() const {
@@ -175,7 +175,7 @@ class NcclCommunicator final : public Communicator {
     const auto found = connections_.find(request.connection);
     VIADUCT_CHECK(CommError, found != connections_.end(),
                   "{} over {}: no connection with its settings was opened (open_connections)",
-                  collective_name(request.collective), name());
+                  choice_name(request.collective), name());
     return found->second;
   }
 
@@ -185,14 +185,14 @@ class NcclCommunicator final : public Communicator {
       NcclConnection* const on = opened_for(request).collectives;
       VIADUCT_CHECK(CommError, on != nullptr,
                     "{} over {}: its connection was opened for messages alone (open_connections)",
-                    collective_name(request.collective), name());
+                    choice_name(request.collective), name());
       return *on;
     }
     const int from = sends ? rank() : request.peer, to = sends ? request.peer : rank();
     const auto found = channels_.find({from, to, request.flow});
     VIADUCT_CHECK(CommError, found != channels_.end(),
                   "{} over {}: no channel from rank {} to rank {} was opened (open_channels)",
-                  collective_name(request.collective), name(), from, to);
+                  choice_name(request.collective), name(), from, to);
     return *found->second;
   }
 
@@ -208,8 +208,7 @@ class NcclCommunicator final : public Communicator {
     NcclConnection& on = connection_of(request);
     if (!moves_bytes(request)) return nothing();
     // The lower end of a channel is its rank 0.
-    const bool message =
-        request.collective == Collective::send || request.collective == Collective::receive;
+    const bool message = is_message(request.collective);
     const int peer = !message ? request.peer : request.peer > rank() ? 1 : 0;
     return give(on, request, [&](const NcclCalls& nccl, ncclComm_t comm, CUstream_st* stream) {
       return call_nccl(nccl, comm, stream, request, peer);
@@ -309,7 +308,8 @@ void NcclCommunicator::open_channels(const std::vector<int>& peers, bool message
           const int from = upwards ? lower : upper, to = upwards ? upper : lower;
           channels_[{from, to, flow}] = &rank_->connect(
               id, rank() == lower ? 0 : 1, 2,
-              fmt::format("{} from {} to {}, {}", name(), from, to, flow_name(flow)), my_options());
+              fmt::format("{} from {} to {}, {}", name(), from, to, choice_name(flow)),
+              my_options());
         }
       }
     }

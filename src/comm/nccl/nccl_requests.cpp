@@ -88,7 +88,7 @@ ncclResult_t call_nccl(const NcclCalls& nccl, ncclComm_t on, CUstream_st* stream
     case Collective::barrier:
       break;
   }
-  fail<CommError>("NCCL: {} is the hosts'", collective_name(r.collective));
+  fail<CommError>("NCCL: {} is the hosts'", choice_name(r.collective));
 }
 
 bool moves_bytes(const CommRequest& request) {
@@ -99,7 +99,7 @@ bool moves_bytes(const CommRequest& request) {
 std::string describe_request(const CommRequest& request, const std::string& group) {
   const int64_t in = request.in.defined() ? request.in.bytes() : 0;
   const int64_t out = request.out.defined() ? request.out.bytes() : 0;
-  return fmt::format("{} over {} ({} bytes)", collective_name(request.collective), group,
+  return fmt::format("{} over {} ({} bytes)", choice_name(request.collective), group,
                      std::max(in, out));
 }
 

@@ -82,7 +82,7 @@ class TcpCommunicator final : public Communicator {
   std::unique_ptr<CommOperation> start(const CommRequest& request) override {
     VIADUCT_CHECK(CommError, request.collective == Collective::barrier,
                   "{} over {}: processes that talk over TCP exchange no tensors of hosts",
-                  collective_name(request.collective), name());
+                  choice_name(request.collective), name());
     barriers_.sum(0);
     return std::make_unique<CompletedOperation>();
   }

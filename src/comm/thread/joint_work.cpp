@@ -172,7 +172,7 @@ uint32_t hash_of(const Shape& shape) {
 
 Ask::Ask(const CommRequest& asked)
     : collective(asked.collective), op(asked.op), peer(asked.peer), request(&asked) {
-  const bool message = collective == Collective::send || collective == Collective::receive;
+  const bool message = is_message(collective);
   const Tensor& main = asked.in.defined() ? asked.in : asked.out;
   if (main.defined()) {
     dtype = main.dtype();
@@ -189,7 +189,7 @@ Ask::Ask(const CommRequest& asked)
 }
 
 std::string describe(const CommRequest& request) {
-  std::string text{collective_name(request.collective)};
+  std::string text{choice_name(request.collective)};
   if (reduces(request.collective)) {
     const bool max = request.op == ReduceOp::max;
     text += max ? " (max)" : request.op == ReduceOp::average ? " (average)" : " (sum)";

@@ -59,8 +59,8 @@ class ThreadCommunicator final : public Communicator {
   }
   void check(const CommRequest& request) const {
     if (group_->world().failed())
-      fail<CommError>("{} over {} on rank {}: {}", collective_name(request.collective), name(),
-                      rank_, group_->world().cause());
+      fail<CommError>("{} over {} on rank {}: {}", choice_name(request.collective), name(), rank_,
+                      group_->world().cause());
     const bool root_fits = request.peer >= 0 && request.peer < size();
     VIADUCT_CHECK(CommError, request.collective != Collective::broadcast || root_fits,
                   "broadcast over {} ({} ranks): there is no rank {}", name(), size(),

@@ -176,9 +176,8 @@ std::string ThreadOperation::title() const {
   int64_t bytes = 0;
   for (const Tensor* tensor : {&request_.in, &request_.out})
     if (tensor->defined()) bytes = std::max(bytes, tensor->bytes());
-  return fmt::format("{} over {} ({} ranks, {} bytes) on rank {}",
-                     collective_name(request_.collective), member_->group->name(),
-                     member_->group->size(), bytes, member_->rank);
+  return fmt::format("{} over {} ({} ranks, {} bytes) on rank {}", choice_name(request_.collective),
+                     member_->group->name(), member_->group->size(), bytes, member_->rank);
 }
 
 std::string ThreadOperation::names_of(const std::vector<int>& parties) const {

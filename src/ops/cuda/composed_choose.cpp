@@ -36,37 +36,17 @@ Choice choose_product(const ScoreProductArgs& args, const Traits& traits) {
   use_matrix_units(choice.cost, dtype);
   return choice;
 }
-Choice choose_softmax(const ScoreSoftmaxArgs& args, const Traits& traits) {
-  return choose_rows("score_softmax", args.matrix, args, traits);
-}
-Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Traits& traits) {
-  return choose_rows("score_softmax_backward", args.gradient, args, traits);
-}
-Choice choose_dropout(const ScoreDropoutArgs& args, const Traits& traits) {
-  return choose_kernel("score_dropout", "rows", args.x.dtype(), args, traits);
+Choice choose_score_rows(const ScoreRowsArgs& args, const Traits& traits) {
+  if (args.step == ScoreStep::dropout)
+    return choose_kernel("score_rows", "rows", args.x.dtype(), args, traits);
+  return choose_rows("score_rows", args.x, args, traits);
 }
 
-Choice choose_soft_cap(const SoftCapArgs& args, const Traits& traits) {
-  return choose_rows("soft_cap", args.x, args, traits);
+template <class Args>
+Choice choose_softmax(const Args& args, const Traits& traits) {
+  return choose_rows("softmax", args.x, args, traits);
 }
-Choice choose_soft_cap_backward(const SoftCapBackwardArgs& args, const Traits& traits) {
-  return choose_rows("soft_cap_backward", args.z, args, traits);
-}
-Choice choose_largest(const RowLargestArgs& args, const Traits& traits) {
-  return choose_rows("row_largest", args.x, args, traits);
-}
-Choice choose_exponential(const RowExponentialArgs& args, const Traits& traits) {
-  return choose_rows("row_exponential", args.x, args, traits);
-}
-Choice choose_sum(const RowSumArgs& args, const Traits& traits) {
-  return choose_rows("row_sum", args.x, args, traits);
-}
-Choice choose_divide(const RowDivideArgs& args, const Traits& traits) {
-  return choose_rows("row_divide", args.x, args, traits);
-}
-Choice choose_pick(const RowPickArgs& args, const Traits& traits) {
-  return choose_rows("row_pick", args.out, args, traits);
-}
+
 /// The kernel's arguments have a border for each bucket of several distances but the first.
 void check_buckets(std::string_view op, const RelativeBuckets& relative) {
   const int64_t own = buckets_of_direction(relative), borders = own - own / 2 - 1;
@@ -86,28 +66,16 @@ Choice choose_bias_backward(const ScoreBiasBackwardArgs& args, const Traits& tra
   choice.launches = 2;
   return choice;
 }
-Choice choose_loss_backward(const SoftmaxLossBackwardArgs& args, const Traits& traits) {
-  return choose_rows("softmax_loss_backward", args.out, args, traits);
-}
-
 }  // namespace
 
 void add_composed(OpTable& table) {
   table.narrow_score_factors = true;
   add_entry(table.score_product, choose_product);
-  add_entry(table.score_softmax, choose_softmax);
-  add_entry(table.score_softmax_backward, choose_softmax_backward);
-  add_entry(table.score_dropout, choose_dropout);
+  add_entry(table.score_rows, choose_score_rows);
   add_entry(table.score_bias, choose_bias);
   add_entry(table.score_bias_backward, choose_bias_backward);
-  add_entry(table.soft_cap, choose_soft_cap);
-  add_entry(table.soft_cap_backward, choose_soft_cap_backward);
-  add_entry(table.row_largest, choose_largest);
-  add_entry(table.row_exponential, choose_exponential);
-  add_entry(table.row_sum, choose_sum);
-  add_entry(table.row_divide, choose_divide);
-  add_entry(table.row_pick, choose_pick);
-  add_entry(table.softmax_loss_backward, choose_loss_backward);
+  add_entry(table.reduce_rows, choose_softmax<ReduceRowsArgs>);
+  add_entry(table.map_rows, choose_softmax<MapRowsArgs>);
 }
 
 }  // namespace viaduct::cuda

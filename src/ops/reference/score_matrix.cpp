@@ -16,6 +16,47 @@ double* row_of(const Tensor& matrix, const AttentionQuery& query) {
   return matrix.data<double>() + (query.head * matrix.dim(1) + query.token) * matrix.dim(2);
 }
 
+/// Scale, mask and softmax of a query; `at` is its place in lse.
+void softmax_row(const ScoreRowsArgs& args, const ScoreParts& parts, const AttentionQuery& query,
+                 int64_t at) {
+  const AttentionProblem& problem = args.problem;
+  double* scores = row_of(args.x, query);
+  for (int64_t j = 0; j < query.keys; ++j) {
+    if (parts.scale) {
+      scores[j] *= problem.scale;
+      if (problem.softcap > 0) scores[j] = problem.softcap * std::tanh(scores[j] / problem.softcap);
+    }
+    if (parts.mask && (j < query.first || j >= query.last)) scores[j] = -kInfinity;
+  }
+  if (!parts.softmax) return;
+  double& lse = args.lse.data<double>()[at];
+  if (!args.known_lse) {
+    double largest = -kInfinity, total = 0;
+    for (int64_t j = 0; j < query.keys; ++j) largest = std::max(largest, scores[j]);
+    for (int64_t j = 0; j < query.keys && largest > -kInfinity; ++j)
+      total += std::exp(scores[j] - largest);
+    lse = total > 0 ? largest + std::log(total) : -kInfinity;
+  }
+  for (int64_t j = 0; j < query.keys; ++j)
+    scores[j] = scores[j] == -kInfinity ? 0 : std::exp(scores[j] - lse);
+}
+
+void softmax_row_backward(const ScoreRowsArgs& args, const ScoreParts& parts,
+                          const AttentionQuery& query, int64_t at) {
+  const AttentionProblem& problem = args.problem;
+  const double* p = row_of(args.probabilities, query);
+  double* d = row_of(args.x, query);
+  const double lse = args.lse.data<double>()[at], delta = args.delta.data<double>()[at];
+  for (int64_t j = 0; j < query.keys; ++j) {
+    if (parts.softmax) d[j] = p[j] * (d[j] - delta);
+    if (!parts.scale) continue;
+    // p was computed from the capped score.
+    const double capped =
+        problem.softcap > 0 && p[j] != 0 ? (std::log(p[j]) + lse) / problem.softcap : 0;
+    d[j] *= problem.scale * (1 - capped * capped);
+  }
+}
+
 }  // namespace
 
 void score_product(const ScoreProductArgs& args) {
@@ -41,58 +82,20 @@ void score_product(const ScoreProductArgs& args) {
                         });
 }
 
-void score_softmax(const ScoreSoftmaxArgs& args) {
+void score_rows(const ScoreRowsArgs& args) {
   const AttentionProblem& problem = args.problem;
-  const auto does = [&](ScoreSteps step) {
-    return args.steps == ScoreSteps::all || args.steps == step;
-  };
-  for_attention_queries(problem, args.matrix.dim(0), 1, [&](const AttentionQuery& query) {
-    double* scores = row_of(args.matrix, query);
-    for (int64_t j = 0; j < query.keys; ++j) {
-      if (does(ScoreSteps::scale)) {
-        scores[j] *= problem.scale;
-        if (problem.softcap > 0)
-          scores[j] = problem.softcap * std::tanh(scores[j] / problem.softcap);
-      }
-      if (does(ScoreSteps::mask) && (j < query.first || j >= query.last)) scores[j] = -kInfinity;
+  const ScoreParts parts = parts_of(args.step);
+  for_attention_queries(problem, args.x.dim(0), 1, [&](const AttentionQuery& query) {
+    const int64_t at = query.head * args.x.dim(1) + query.token;
+    if (args.step == ScoreStep::dropout) {
+      const double* from = row_of(args.x, query);
+      double* to = row_of(args.out ? args.out : args.x, query);
+      for (int64_t j = 0; j < query.keys; ++j) to[j] = from[j] * attention_keep(problem, query, j);
+    } else if (parts.backward) {
+      softmax_row_backward(args, parts, query, at);
+    } else {
+      softmax_row(args, parts, query, at);
     }
-    if (!does(ScoreSteps::softmax)) return;
-    double& lse = args.lse.data<double>()[query.head * args.matrix.dim(1) + query.token];
-    if (!args.known_lse) {
-      double largest = -kInfinity, total = 0;
-      for (int64_t j = 0; j < query.keys; ++j) largest = std::max(largest, scores[j]);
-      for (int64_t j = 0; j < query.keys && largest > -kInfinity; ++j)
-        total += std::exp(scores[j] - largest);
-      lse = total > 0 ? largest + std::log(total) : -kInfinity;
-    }
-    for (int64_t j = 0; j < query.keys; ++j)
-      scores[j] = scores[j] == -kInfinity ? 0 : std::exp(scores[j] - lse);
-  });
-}
-
-void score_softmax_backward(const ScoreSoftmaxBackwardArgs& args) {
-  const AttentionProblem& problem = args.problem;
-  for_attention_queries(problem, args.gradient.dim(0), 1, [&](const AttentionQuery& query) {
-    const double* p = row_of(args.probabilities, query);
-    double* d = row_of(args.gradient, query);
-    const int64_t at = query.head * args.gradient.dim(1) + query.token;
-    const double lse = args.lse.data<double>()[at], delta = args.delta.data<double>()[at];
-    for (int64_t j = 0; j < query.keys; ++j) {
-      if (args.steps != ScoreSteps::scale) d[j] = p[j] * (d[j] - delta);
-      if (args.steps == ScoreSteps::softmax) continue;
-      // p was computed from the capped score.
-      const double capped =
-          problem.softcap > 0 && p[j] != 0 ? (std::log(p[j]) + lse) / problem.softcap : 0;
-      d[j] *= problem.scale * (1 - capped * capped);
-    }
-  });
-}
-
-void score_dropout(const ScoreDropoutArgs& args) {
-  for_attention_queries(args.problem, args.x.dim(0), 1, [&](const AttentionQuery& query) {
-    const double* x = row_of(args.x, query);
-    double* out = row_of(args.out, query);
-    for (int64_t j = 0; j < query.keys; ++j) out[j] = x[j] * attention_keep(args.problem, query, j);
   });
 }
 

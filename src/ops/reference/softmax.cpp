@@ -1,5 +1,6 @@
 #include "ops/softmax.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -7,71 +8,58 @@
 #include "ops/reference/rows.h"
 
 namespace viaduct::reference {
+namespace {
 
-void soft_cap(const SoftCapArgs& args) {
+/// The column of a row's target; −1: it is not among the columns.
+int64_t target_of(const RowTargets& targets, int64_t t, int64_t columns) {
+  const int64_t column = targets.ids.data<int32_t>()[t] - targets.first_column;
+  return column >= 0 && column < columns ? column : -1;
+}
+
+/// Of element v of row t.
+double mapped(const MapRowsArgs& args, int64_t t, int64_t v) {
+  const double x = row(args.x, t)[v];
+  switch (args.map) {
+    case RowMap::soft_cap:
+      return args.cap * std::tanh(x / args.cap);
+    case RowMap::soft_cap_backward: {
+      const double u = row(args.by, t)[v] / args.cap;
+      return x * (1 - u * u);
+    }
+    case RowMap::exponential:
+      return std::exp(x - args.by.data<double>()[t]);
+    case RowMap::divide:
+      return x / args.by.data<double>()[t];
+    case RowMap::loss_backward: {
+      const double weight = args.weight.data<float>()[t], factor = args.factor.data<double>()[0];
+      const bool target = target_of(args.targets, t, args.columns) == v;
+      return weight != 0 ? weight * factor * (x - (target ? 1 : 0)) : 0;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void reduce_rows(const ReduceRowsArgs& args) {
+  for (int64_t t = 0; t < args.x.dim(0); ++t) {
+    const double* const x = row(args.x, t);
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t v = 0; v < args.columns; ++v) largest = std::max(largest, x[v]), sum += x[v];
+    double& out = args.out.data<double>()[t];
+    if (args.value == RowValue::pick) {
+      const int64_t target = target_of(args.targets, t, args.columns);
+      out = target < 0 ? 0 : x[target];
+    } else {
+      out = args.value == RowValue::sum ? sum : largest;
+    }
+  }
+}
+
+void map_rows(const MapRowsArgs& args) {
   for (int64_t t = 0; t < args.x.dim(0); ++t) {
     for (int64_t v = 0; v < args.x.dim(1); ++v)
-      row(args.out, t)[v] = args.cap * std::tanh(row(args.x, t)[v] / args.cap);
-  }
-}
-
-void soft_cap_backward(const SoftCapBackwardArgs& args) {
-  for (int64_t t = 0; t < args.z.dim(0); ++t) {
-    for (int64_t v = 0; v < args.z.dim(1); ++v) {
-      const double u = row(args.z, t)[v] / args.cap;
-      row(args.d_in, t)[v] = row(args.d_out, t)[v] * (1 - u * u);
-    }
-  }
-}
-
-void row_largest(const RowLargestArgs& args) {
-  for (int64_t t = 0; t < args.x.dim(0); ++t) {
-    double largest = -std::numeric_limits<double>::infinity();
-    for (int64_t v = 0; v < args.columns; ++v) largest = std::max(largest, row(args.x, t)[v]);
-    args.out.data<double>()[t] = largest;
-  }
-}
-
-void row_exponential(const RowExponentialArgs& args) {
-  for (int64_t t = 0; t < args.x.dim(0); ++t) {
-    for (int64_t v = 0; v < args.x.dim(1); ++v) {
-      const double shifted = row(args.x, t)[v] - args.shift.data<double>()[t];
-      row(args.out, t)[v] = v < args.columns ? std::exp(shifted) : 0;
-    }
-  }
-}
-
-void row_sum(const RowSumArgs& args) {
-  for (int64_t t = 0; t < args.x.dim(0); ++t) {
-    double sum = 0;
-    for (int64_t v = 0; v < args.columns; ++v) sum += row(args.x, t)[v];
-    args.out.data<double>()[t] = sum;
-  }
-}
-
-void row_divide(const RowDivideArgs& args) {
-  for (int64_t t = 0; t < args.x.dim(0); ++t) {
-    for (int64_t v = 0; v < args.x.dim(1); ++v)
-      row(args.out, t)[v] = row(args.x, t)[v] / args.divisor.data<double>()[t];
-  }
-}
-
-void row_pick(const RowPickArgs& args) {
-  for (int64_t t = 0; t < args.x.dim(0); ++t) {
-    const int64_t target = args.targets.data<int32_t>()[t] - args.first_column;
-    const bool here = target >= 0 && target < args.columns;
-    args.out.data<double>()[t] = here ? row(args.x, t)[target] : 0;
-  }
-}
-
-void softmax_loss_backward(const SoftmaxLossBackwardArgs& args) {
-  for (int64_t t = 0; t < args.out.dim(0); ++t) {
-    const double weight = args.weight.data<float>()[t], factor = args.factor.data<double>()[0];
-    const int64_t target = args.targets.data<int32_t>()[t] - args.first_column;
-    for (int64_t v = 0; v < args.out.dim(1); ++v) {
-      const double difference = row(args.probabilities, t)[v] - (target == v ? 1 : 0);
-      row(args.out, t)[v] = v < args.columns && weight != 0 ? weight * factor * difference : 0;
-    }
+      row(args.out, t)[v] = v < args.columns ? mapped(args, t, v) : 0;
   }
 }
 

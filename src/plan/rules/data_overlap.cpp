@@ -99,8 +99,9 @@ Bucket bucket_of(const Figures& f) {
   const CollectiveTime time(f.machine->cluster, f.machine->settings.collectives);
   const int stride = f.tp;
   const CollectiveTime::Extent extent = time.strided_extent(static_cast<int>(ring(f)), stride);
-  bucket.seconds = time.seconds("reduce_scatter", bucket.elements * gradient_bytes(f), extent);
-  bucket.latency = time.seconds("reduce_scatter", 0, extent);
+  bucket.seconds =
+      time.seconds(Collective::reduce_scatter, bucket.elements * gradient_bytes(f), extent);
+  bucket.latency = time.seconds(Collective::reduce_scatter, 0, extent);
   return bucket;
 }
 

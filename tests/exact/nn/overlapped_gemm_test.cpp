@@ -104,7 +104,7 @@ std::map<std::string, Exchange> exchanges(const std::optional<Row>& row, int tp)
   std::map<std::string, Exchange> found;
   for (const CollectiveRecord& c : record.collectives()) {
     if (c.group != "tp") continue;
-    Exchange& exchange = found[c.operation];
+    Exchange& exchange = found[std::string(choice_name(c.operation))];
     ++exchange.count;
     exchange.bytes += c.wire_bytes;
     for (const OpEntryRecord& op : record.ops()) {

@@ -54,7 +54,7 @@ RankEvents events_of(const StepRecord& record, int64_t stage) {
     backwards.push_back(&scope);
   }
   for (const CollectiveRecord& c : record.collectives()) {
-    if (c.operation != "reduce_scatter" || c.group != "dp_cp.inner") continue;
+    if (c.operation != Collective::reduce_scatter || c.group != "dp_cp.inner") continue;
     Reduction reduction;
     for (const ScopeRecord* backward : backwards) {
       if (backward->end_at < c.launched_at) ++reduction.backwards_done;

@@ -246,9 +246,9 @@ struct Wire {
 Wire wire_of(const StepRecord& record) {
   Wire wire;
   for (const CollectiveRecord& c : record.collectives()) {
-    if (c.operation != "send" && c.operation != "receive") continue;
+    if (c.operation != Collective::send && c.operation != Collective::receive) continue;
     ++wire.messages;
-    (c.operation == "send" ? wire.sent : wire.received) += c.bytes;
+    (c.operation == Collective::send ? wire.sent : wire.received) += c.bytes;
     EXPECT_GT(c.completed_at, c.launched_at);
   }
   return wire;

@@ -35,7 +35,7 @@ std::map<std::string, int> ordered_overlaps(const StepRecord& record) {
         std::any_of(record.ops().begin(), record.ops().end(), [&](const OpEntryRecord& op) {
           return is_probed_kernel(op) && c.launched_at < op.at && op.at < c.completed_at;
         });
-    if (overlaps && c.ranks > 1) ++ordered[c.operation + " " + c.group];
+    if (overlaps && c.ranks > 1) ++ordered[std::string(choice_name(c.operation)) + " " + c.group];
   }
   return ordered;
 }

@@ -77,7 +77,7 @@ Traffic traffic_of(const Overrides& settings, const std::string& operation,
                    const std::string& group) {
   Traffic sum;
   for (const GroupTraffic& traffic : dry_run(setup_of(kModel + settings)).traffic) {
-    if (traffic.operation != operation || !traffic.group.starts_with(group)) continue;
+    if (choice_name(traffic.operation) != operation || !traffic.group.starts_with(group)) continue;
     sum.bytes += traffic.bytes;
     sum.count += traffic.count;
   }

@@ -80,7 +80,8 @@ int64_t traffic_of(const Overrides& settings, const std::string& operation,
                    const std::string& group) {
   int64_t bytes = 0;
   for (const GroupTraffic& traffic : dry_run(setup_of(kModel + settings)).traffic)
-    if (traffic.operation == operation && traffic.group.starts_with(group)) bytes += traffic.bytes;
+    if (choice_name(traffic.operation) == operation && traffic.group.starts_with(group))
+      bytes += traffic.bytes;
   return bytes;
 }
 
@@ -131,7 +132,7 @@ TEST(Fp8Bytes, OneReductionOfAllMaximaAStep) {
          dry_run(setup_of(kModel + recipe + data(4, "optim") +
                           Overrides{"model.tensor_model_parallel_size=2"}))
              .traffic)
-      if (traffic.operation == "all_reduce") count += traffic.count;
+      if (traffic.operation == Collective::all_reduce) count += traffic.count;
     return count;
   };
   const int64_t plain = reductions({"mixed_precision=bf16_mixed"});

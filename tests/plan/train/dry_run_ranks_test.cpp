@@ -76,8 +76,9 @@ RunSetup setup_of(const Sizes& sizes) {
 std::vector<std::string> collectives(const StepRecord& record) {
   std::vector<std::string> lines;
   for (const CollectiveRecord& c : record.collectives()) {
-    lines.push_back(fmt::format("{} in {} of {}, number {}: {} bytes, {} sent", c.operation,
-                                c.group, c.members->text(), c.sequence, c.bytes, c.wire_bytes));
+    lines.push_back(fmt::format("{} in {} of {}, number {}: {} bytes, {} sent",
+                                choice_name(c.operation), c.group, c.members->text(), c.sequence,
+                                c.bytes, c.wire_bytes));
   }
   return lines;
 }

@@ -62,16 +62,17 @@ class Phases {
         return fmt::format("release {} {} of {}", a.bytes, a.tag, made_in(a.allocated_at, phase));
       });
     }
-    std::map<std::tuple<int64_t, std::string, int, std::string>, int64_t> first;
+    std::map<std::tuple<int64_t, std::string, Collective, int, std::optional<Flow>>, int64_t> first;
     for (const CollectiveRecord& c : record.collectives()) {
       add(c.launched_at, [&](const Phase& phase) {
         const auto [found, fresh] = first.try_emplace(
-            {phase.scope->begin_at, c.group + c.operation, c.peer, c.flow}, c.sequence);
-        return fmt::format("{} {} {} {} {} {} +{}", c.operation, c.group, c.peer, c.flow, c.bytes,
-                           c.wire_bytes, c.sequence - found->second);
+            {phase.scope->begin_at, c.group, c.operation, c.peer, c.flow}, c.sequence);
+        return fmt::format("{} {} {} {} {} {} +{}", choice_name(c.operation), c.group, c.peer,
+                           choice_name_or(c.flow, ""), c.bytes, c.wire_bytes,
+                           c.sequence - found->second);
       });
       add(c.completed_at, [&](const Phase& phase) {
-        return fmt::format("complete {} {} of {}", c.operation, c.group,
+        return fmt::format("complete {} {} of {}", choice_name(c.operation), c.group,
                            made_in(c.launched_at, phase));
       });
     }

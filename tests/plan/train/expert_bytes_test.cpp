@@ -47,7 +47,7 @@ using Sent = std::map<std::string, int64_t>;  // by operation
 Sent sent_by_rank_0(const RunSetup& setup, const std::string& group = "expert_tp_ep") {
   Sent sent;
   for (const GroupTraffic& t : dry_run(setup, {0}).traffic)
-    if (t.group == group) sent[t.operation] += t.wire_bytes;
+    if (t.group == group) sent[std::string(choice_name(t.operation))] += t.wire_bytes;
   return sent;
 }
 
@@ -205,7 +205,7 @@ Sent sent_in_a_real_step(const RunSetup& setup) {
   });
   Sent sent;
   for (const CollectiveRecord& c : record.collectives())
-    if (c.group == "expert_tp_ep") sent[c.operation] += c.wire_bytes;
+    if (c.group == "expert_tp_ep") sent[std::string(choice_name(c.operation))] += c.wire_bytes;
   return sent;
 }
 
@@ -227,7 +227,7 @@ TEST(ExpertBytes, MarginsOfAStepAreSummedOnce) {
                   "train.global_batch_size=" + std::to_string(rows)});
     int64_t bytes = 0;
     for (const GroupTraffic& t : dry_run(setup, {0}).traffic)
-      if (t.operation == "all_reduce") bytes += t.wire_bytes;
+      if (t.operation == Collective::all_reduce) bytes += t.wire_bytes;
     return bytes;
   };
   // An all-reduce over 2 ranks sends the tensor's bytes once; 2 layers.

@@ -42,7 +42,8 @@ int64_t sent(const RunSetup& setup, const std::string& group, const std::string&
              GlobalRank rank = {0}) {
   int64_t bytes = 0;
   for (const GroupTraffic& t : dry_run(setup, rank).traffic) {
-    if (t.group == group && (operation.empty() || t.operation == operation)) bytes += t.wire_bytes;
+    if (t.group == group && (operation.empty() || choice_name(t.operation) == operation))
+      bytes += t.wire_bytes;
   }
   return bytes;
 }
@@ -141,8 +142,8 @@ TEST(Formulas, DataRanksSendGradientsAndWeightsOnce) {
   int64_t gradients = 0, weights = 0;
   for (const GroupTraffic& t : run.traffic) {
     if (!t.group.starts_with("dp_cp")) continue;
-    if (t.operation == "reduce_scatter") gradients += t.wire_bytes;
-    if (t.operation == "all_gather" && t.bytes > run.parameters) weights += t.wire_bytes;
+    if (t.operation == Collective::reduce_scatter) gradients += t.wire_bytes;
+    if (t.operation == Collective::all_gather && t.bytes > run.parameters) weights += t.wire_bytes;
   }
   // Each tensor begins on a multiple of 64 elements, and buckets are padded.
   const auto most = static_cast<int64_t>(run.parameters + 64 * (run.tensors.size() + 4));

@@ -82,7 +82,8 @@ TEST(ImagesPlan, TheFirstStageHasTheTower) {
 int64_t message_bytes(const DryRun& run) {
   int64_t bytes = 0;
   for (const GroupTraffic& one : run.traffic)
-    if (one.operation == "send" || one.operation == "receive") bytes += one.bytes;
+    if (one.operation == Collective::send || one.operation == Collective::receive)
+      bytes += one.bytes;
   return bytes;
 }
 

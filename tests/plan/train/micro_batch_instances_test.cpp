@@ -36,8 +36,9 @@ std::vector<std::string> sums(const DryRun& run, bool with_windows) {
   for (const auto& [tag, bytes] : run.peak.bytes_by_tag)
     list.push_back(fmt::format("peak of {}: {}", tag, bytes));
   for (const GroupTraffic& t : run.traffic)
-    list.push_back(fmt::format("{} of {} ({} ranks): {}, {} bytes, {} sent", t.operation, t.group,
-                               t.ranks, t.count, t.bytes, t.wire_bytes));
+    list.push_back(fmt::format("{} of {} ({} ranks): {}, {} bytes, {} sent",
+                               choice_name(t.operation), t.group, t.ranks, t.count, t.bytes,
+                               t.wire_bytes));
   if (with_windows) {
     list.push_back(fmt::format("peak at {}", run.peak.at));
     for (const SequenceWindow& window : run.windows)

@@ -17,7 +17,7 @@ const Overrides kRun{"dist.ranks=2", "mixed_precision=bf16_mixed"};
 
 int64_t reduced_bytes(const Overrides& overrides) {
   for (const GroupTraffic& traffic : dry_run(setup_of(tiny_run() + kRun + overrides)).traffic) {
-    if (traffic.operation == "reduce_scatter") return traffic.bytes;
+    if (traffic.operation == Collective::reduce_scatter) return traffic.bytes;
   }
   return 0;
 }

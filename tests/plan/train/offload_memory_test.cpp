@@ -160,7 +160,7 @@ TEST(OffloadMemory, SharesOfLayerInputs) {
   const auto gathers = [](const DryRun& one) {
     int64_t bytes = 0;
     for (const GroupTraffic& t : one.traffic) {
-      if (t.group == "tp" && t.operation == "all_gather") bytes += t.bytes;
+      if (t.group == "tp" && t.operation == Collective::all_gather) bytes += t.bytes;
     }
     return bytes;
   };

@@ -24,7 +24,8 @@ Calls step_calls(const Overrides& run) {
   const DryRun dry = dry_run(test::setup_of(tiny_run() + run), {0});
   Calls calls;
   for (const KernelUse& use : dry.kernels) calls[use.op] += use.calls;
-  for (const GroupTraffic& t : dry.traffic) calls[t.group + " " + t.operation] += t.count;
+  for (const GroupTraffic& t : dry.traffic)
+    calls[fmt::format("{} {}", t.group, choice_name(t.operation))] += t.count;
   return calls;
 }
 

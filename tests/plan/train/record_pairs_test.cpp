@@ -51,7 +51,7 @@ std::vector<StepRecord> records_of(const RunSetup& setup) {
 }
 
 bool is_message(const CollectiveRecord& c) {
-  return c.operation == "send" || c.operation == "receive";
+  return c.operation == Collective::send || c.operation == Collective::receive;
 }
 
 using Group = std::pair<std::string, std::string>;  // name and members
@@ -73,7 +73,8 @@ void expect_equal_collectives(const std::vector<StepRecord>& records) {
     for (const CollectiveRecord& c : records[rank].collectives()) {
       ASSERT_EQ(c.members->size(), c.ranks) << c.group;
       if (!is_message(c))
-        note("collective", c, fmt::format("{} {} bytes from {}", c.operation, c.bytes, c.peer));
+        note("collective", c,
+             fmt::format("{} {} bytes from {}", choice_name(c.operation), c.bytes, c.peer));
     }
     for (const HostCallRecord& c : records[rank].host_calls())
       note("host call", c, fmt::format("{} {} bytes", c.what, c.bytes));
@@ -89,13 +90,14 @@ void expect_equal_collectives(const std::vector<StepRecord>& records) {
 
 /// Checks that every send has its receive and the reverse; returns their number.
 int64_t expect_paired_messages(const std::vector<StepRecord>& records) {
-  using Message = std::tuple<Group, int, int, std::string, int64_t>;  // from, to, flow, sequence
+  using Message =
+      std::tuple<Group, int, int, std::optional<Flow>, int64_t>;  // from, to, flow, sequence
   std::map<Message, int64_t> sends, receives;
   for (size_t i = 0; i < records.size(); ++i) {
     const auto rank = static_cast<int>(i);
     for (const CollectiveRecord& c : records[i].collectives()) {
       if (!is_message(c)) continue;
-      const bool sent = c.operation == "send";
+      const bool sent = c.operation == Collective::send;
       const Group group{c.group, c.members->text()};
       const Message message{group, sent ? rank : c.peer, sent ? c.peer : rank, c.flow, c.sequence};
       EXPECT_TRUE((sent ? sends : receives).emplace(message, c.bytes).second) << c.group;

@@ -51,7 +51,7 @@ std::vector<CollectiveRecord> in_shards(const Step& step, const std::string& ope
                                         const std::string& group = "dp_cp.inner") {
   std::vector<CollectiveRecord> list;
   for (const CollectiveRecord& c : step.record.collectives()) {
-    if (c.operation == operation && c.group == group && within(step, c.launched_at))
+    if (choice_name(c.operation) == operation && c.group == group && within(step, c.launched_at))
       list.push_back(c);
   }
   return list;

@@ -54,7 +54,7 @@ TEST(StreamEdges, OperationsAreBehindComputeAndBeforeWhatWaits) {
     const StepRecord record = two_steps(layout);
     int64_t checked = 0;
     for (const CollectiveRecord& c : record.collectives()) {
-      ASSERT_NE(c.stream, kComputeStream) << c.operation << " " << c.group;
+      ASSERT_NE(c.stream, kComputeStream) << choice_name(c.operation) << " " << c.group;
       int64_t computed = 0, behind = 0;
       for (const OpEntryRecord& op : record.ops())
         if (op.stream == kComputeStream && op.at < c.launched_at) computed = op.stream_position;
@@ -65,8 +65,8 @@ TEST(StreamEdges, OperationsAreBehindComputeAndBeforeWhatWaits) {
           behind = std::max(behind, edge.from_position);
         waited_for |= edge.from_stream == c.stream && edge.from_position >= c.stream_position;
       }
-      EXPECT_GE(behind, computed) << c.operation << " " << c.group;
-      EXPECT_EQ(waited_for, c.completed_at >= 0) << c.operation << " " << c.group;
+      EXPECT_GE(behind, computed) << choice_name(c.operation) << " " << c.group;
+      EXPECT_EQ(waited_for, c.completed_at >= 0) << choice_name(c.operation) << " " << c.group;
       ++checked;
     }
     EXPECT_GT(checked, 20);

@@ -44,11 +44,11 @@ TEST(RecordedOperation, NamesItsMembersAsRanksOfTheRun) {
   EXPECT_EQ(all[0].members->text(), "5 + 2·[0, 2)");
   EXPECT_EQ(all[0].place, 0);
   EXPECT_EQ(all[0].peer, -1);
-  EXPECT_EQ(all[0].flow, "");
+  EXPECT_EQ(all[0].flow, std::nullopt);
   EXPECT_EQ(all[1].members->text(), "1 + 2·[0, 4)");
   EXPECT_EQ(all[1].place, 2);
   EXPECT_EQ(all[1].peer, 1);
-  EXPECT_EQ(all[1].flow, "gradients");
+  EXPECT_EQ(all[1].flow, Flow::gradients);
   EXPECT_EQ(all[2].peer, 7);
   EXPECT_EQ(sim.world->members().text(), "0 + 1·[0, 8)");
 }

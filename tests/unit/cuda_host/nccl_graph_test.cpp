@@ -87,8 +87,8 @@ TEST(NcclGraph, LaunchesCountInTheRecord) {
     EXPECT_EQ(record.collectives().size(), 0u);
     for (int launch = 0; launch < 2; ++launch) device.launch(*graph);
     ASSERT_EQ(record.collectives().size(), 6u);
-    EXPECT_EQ(record.collectives()[0].operation, "all_reduce");
-    EXPECT_EQ(record.collectives()[3].operation, "all_reduce");
+    EXPECT_EQ(record.collectives()[0].operation, Collective::all_reduce);
+    EXPECT_EQ(record.collectives()[3].operation, Collective::all_reduce);
     EXPECT_EQ(record.collectives()[3].wire_bytes, 400);
     EXPECT_GE(record.collectives()[3].completed_at, 0);
     EXPECT_EQ(record.counters().collectives[0].wire_bytes, 800);

@@ -170,7 +170,7 @@ TEST(ContextParallelBytes, AreWhatThePagesSay) {
     std::map<std::string, int64_t> sums;
     const RanksResult result = attend_over_ranks(c, "fp32", {exchange});
     for (const CollectiveRecord& r : result.traces[0].record.collectives())
-      sums[r.operation] += r.wire_bytes;
+      sums[std::string(choice_name(r.operation))] += r.wire_bytes;
     std::erase_if(sums, [](const auto& entry) { return entry.second == 0; });
     return sums;
   };
@@ -196,7 +196,7 @@ TEST(ContextParallelOverlap, BlocksMoveUnderTheComputation) {
   const StepRecord& record = result.traces[0].record;
   std::vector<CollectiveRecord> receives;
   for (const CollectiveRecord& r : record.collectives())
-    if (r.operation == "receive") receives.push_back(r);
+    if (r.operation == Collective::receive) receives.push_back(r);
   std::vector<int64_t> computed;
   for (const OpEntryRecord& op : record.ops())
     if (op.op == "attention_forward") computed.push_back(op.at);

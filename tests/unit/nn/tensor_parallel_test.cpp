@@ -59,7 +59,8 @@ std::map<std::string, int64_t> layer_bytes(bool sequence_parallel) {
     model.layers = layers;
     const TensorOutcome outcome = test::run_tensor_ranks({model, "fp32", 2, sequence_parallel});
     for (const CollectiveRecord& c : outcome.records[1].collectives())
-      if (c.group == "tp") bytes[c.operation] += (layers == 2 ? 1 : -1) * c.wire_bytes;
+      if (c.group == "tp")
+        bytes[std::string(choice_name(c.operation))] += (layers == 2 ? 1 : -1) * c.wire_bytes;
   }
   return bytes;
 }

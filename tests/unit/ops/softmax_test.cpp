@@ -57,57 +57,59 @@ TEST_P(SoftmaxTest, StepsMatchTheReference) {
       SCOPED_TRACE(testing::Message() << c.rows << " x " << c.width);
       const Tensor x = random_strided(dtype, {c.rows, c.width}, 3, 1, 4);
       const Tensor z = random_strided(dtype, {c.rows, c.width}, 1, 2, 2);
-      const auto matrix = [&] { return random_strided(dtype, {c.rows, c.width}, 2, 3); };
-      const auto exact_matrix = [&] { return host_tensor(DType::f64, {c.rows, c.width}); };
-      const auto exact_vector = [&] { return host_tensor(DType::f64, {c.rows}); };
-      const Tensor out = matrix(), vector = random_tensor(dtype, {c.rows}, 4);
-      Tensor exact = exact_matrix();
+      const Tensor out = random_strided(dtype, {c.rows, c.width}, 2, 3),
+                   vector = random_tensor(dtype, {c.rows}, 4),
+                   exact = host_tensor(DType::f64, {c.rows, c.width});
 
-      soft_cap(context_, {x, out, 3});
-      reference::soft_cap({to_f64(x), exact, 3});
-      expect_close(out, exact, 1, constant(DType::f64, exact.shape(), 4));
-      soft_cap_backward(context_, {x, z, out, 3});
-      reference::soft_cap_backward({to_f64(x), to_f64(z), exact, 3});
-      expect_close(out, exact, 1, constant(DType::f64, exact.shape(), 4));
+      // Each step runs in the dtype and, on the same numbers, in FP64; padding becomes 0.
+      const auto map = [&](MapRowsArgs args, double terms) {
+        args.x = x, args.out = out, args.columns = c.columns;
+        map_rows(context_, args);
+        args.x = to_f64(x), args.out = exact;
+        if (args.by) args.by = to_f64(args.by);
+        reference::map_rows(args);
+        expect_close(out, exact, 1, constant(DType::f64, exact.shape(), terms));
+        for (int64_t v = c.columns; v < c.width; ++v) EXPECT_EQ(test::element(out, v), 0);
+      };
+      map({.map = RowMap::soft_cap, .cap = 3}, 4);
+      map({.map = RowMap::soft_cap_backward, .by = z, .cap = 3}, 4);
 
-      Tensor one = exact_vector();
-      row_largest(context_, {x, vector, c.columns});
-      reference::row_largest({to_f64(x), one, c.columns});
+      const Tensor one = host_tensor(DType::f64, {c.rows});
+      reduce_rows(context_, {RowValue::largest, x, vector, c.columns});
+      reference::reduce_rows({RowValue::largest, to_f64(x), one, c.columns});
       expect_close(vector, one, 0);
-      row_exponential(context_, {x, vector, out, c.columns});
-      reference::row_exponential({to_f64(x), to_f64(vector), exact, c.columns});
       // A relative error of the size of the exponent's absolute error.
-      expect_close(out, exact, 1, constant(DType::f64, exact.shape(), 8));
-      for (int64_t v = c.columns; v < c.width; ++v) EXPECT_EQ(test::element(out, v), 0);
+      map({.map = RowMap::exponential, .by = vector}, 8);
       const Tensor in_place = random_strided(dtype, {c.rows, c.width}, 3, 1, 4);  // as x
-      row_exponential(context_, {in_place, vector, in_place, c.columns});
+      map_rows(context_, {RowMap::exponential, in_place, in_place, c.columns, vector});
       test::expect_same_bits(in_place, out);
-      row_sum(context_, {out, vector, c.columns});
-      reference::row_sum({to_f64(out), one, c.columns});
+      reduce_rows(context_, {RowValue::sum, out, vector, c.columns});
+      reference::reduce_rows({RowValue::sum, to_f64(out), one, c.columns});
       expect_close(vector, one, static_cast<double>(c.columns));
-      row_divide(context_, {out, vector, out});
-      reference::row_divide({exact, to_f64(vector), exact});
-      expect_close(out, exact, 1, constant(DType::f64, exact.shape(), 8));
+      map({.map = RowMap::divide, .by = vector}, 8);
     }
   }
 }
 
 TEST_P(SoftmaxTest, PicksTargets) {
   const Tensor x = random_strided(DType::f32, {3, 9}, 2, 1), out = host_tensor(DType::f32, {3});
-  row_pick(context_, {x, test::integers(DType::i32, {12, -1, 3}), out, 8, 5});
+  const auto pick = [&](const std::vector<int64_t>& targets) {
+    reduce_rows(context_, {RowValue::pick, x, out, 8, {test::integers(DType::i32, targets), 5}});
+  };
+  pick({12, -1, 3});
   EXPECT_EQ(test::element(out, 0), test::element(x, 7));
   EXPECT_EQ(test::element(out, 1), 0);
   EXPECT_EQ(test::element(out, 2), 0) << "a column of another rank";
-  row_pick(context_, {x, test::integers(DType::i32, {0, 13, 12}), out, 8, 5});
+  pick({0, 13, 12});
   EXPECT_EQ(test::element(out, 1), 0) << "padding";
   EXPECT_EQ(test::element(out, 2), test::element(x, 2 * 9 + 7));
 }
 
 TEST_P(SoftmaxTest, WithoutColumns) {
   const Tensor x = random_tensor(DType::f32, {2, 4}, 1), out = host_tensor(DType::f32, {2});
-  row_largest(context_, {x, out, 0});
+  reduce_rows(context_, {RowValue::largest, x, out, 0});
   EXPECT_EQ(test::element(out, 1), -std::numeric_limits<double>::infinity());
-  row_sum(context_, {x, out, 0});
+  reduce_rows(context_, {RowValue::sum, x, out, 0});
   EXPECT_EQ(test::element(out, 1), 0);
 }
 
@@ -123,11 +125,11 @@ TEST_P(SoftmaxTest, ComposesToTheFusedCrossEntropy) {
                    sums = vector(), picked = vector();
       cross_entropy_forward(context_, {logits, targets, lse, target_logit, c.columns});
       const Tensor p = host_tensor(dtype, {c.rows, c.width});
-      row_largest(context_, {logits, largest, c.columns});
-      row_exponential(context_, {logits, largest, p, c.columns});
-      row_sum(context_, {p, sums, c.columns});
-      row_divide(context_, {p, sums, p});
-      row_pick(context_, {logits, targets, picked, c.columns});
+      reduce_rows(context_, {RowValue::largest, logits, largest, c.columns});
+      map_rows(context_, {RowMap::exponential, logits, p, c.columns, largest});
+      reduce_rows(context_, {RowValue::sum, p, sums, c.columns});
+      map_rows(context_, {RowMap::divide, p, p, c.columns, sums});
+      reduce_rows(context_, {RowValue::pick, logits, picked, c.columns, {targets}});
       lse_join(context_, {to_f64(sums), to_f64(largest), joined});
       expect_close(test::converted(joined, dtype), lse, static_cast<double>(c.columns));
       test::expect_same_bits(to_f64(picked), target_logit);
@@ -137,11 +139,14 @@ TEST_P(SoftmaxTest, ComposesToTheFusedCrossEntropy) {
       const Tensor factor = constant(DType::f64, {1}, 3.5);
       const Tensor fused = host_tensor(dtype, p.shape()), out = host_tensor(dtype, p.shape());
       cross_entropy_backward(context_, {logits, targets, lse, weight, factor, fused, c.columns});
-      softmax_loss_backward(context_, {p, targets, weight, factor, out, c.columns});
+      MapRowsArgs loss{RowMap::loss_backward, p, out, c.columns};
+      loss.targets.ids = targets, loss.weight = weight, loss.factor = factor;
+      map_rows(context_, loss);
       expect_close(out, to_f64(fused), static_cast<double>(c.columns),
                    constant(DType::f64, p.shape(), 3.5));
       EXPECT_EQ(test::element(out, out.elements() - 1), 0) << "a row of weight 0";
-      softmax_loss_backward(context_, {p, targets, weight, factor, p, c.columns});
+      loss.out = p;
+      map_rows(context_, loss);
       test::expect_same_bits(p, out);
     }
   }
@@ -151,16 +156,19 @@ TEST_P(SoftmaxTest, RefusesWhatDoesNotFit) {
   const Tensor x = host_tensor(DType::f32, {2, 8}), row = host_tensor(DType::f32, {2});
   EXPECT_THAT(
       [&] {
-        row_sum(context_, {x, row, 9});
+        reduce_rows(context_, {RowValue::sum, x, row, 9});
       },
       ThrowsMessage<ShapeError>(HasSubstr("row_sum: expected columns in [0, 8], got 9")));
   EXPECT_THAT(
       [&] {
-        row_largest(context_, {x, host_tensor(DType::f32, {3}), 8});
+        reduce_rows(context_, {RowValue::largest, x, host_tensor(DType::f32, {3}), 8});
       },
       ThrowsMessage<ShapeError>(HasSubstr("row_largest")));
-  EXPECT_THROW(row_divide(context_, {x, row, host_tensor(DType::bf16, {2, 8})}), ShapeError);
-  EXPECT_THROW(soft_cap(context_, {x, x, 0}), ShapeError);
+  EXPECT_THROW(map_rows(context_, {RowMap::divide, x, host_tensor(DType::bf16, {2, 8}), 8, row}),
+               ShapeError);
+  EXPECT_THROW(map_rows(context_, {RowMap::divide, x, x, 8}), ShapeError) << "by what";
+  EXPECT_THROW(map_rows(context_, {RowMap::soft_cap, x, x, 8, {}, 0}), ShapeError);
+  EXPECT_THROW(reduce_rows(context_, {RowValue::pick, x, row, 8}), ShapeError) << "no targets";
 }
 
 }  // namespace

@@ -287,8 +287,8 @@ TEST(OpTime, EachLaunchCosts) {
   EXPECT_DOUBLE_EQ(time.seconds(op) - one, 2 * OpTimeSettings().start_seconds);
 }
 
-CollectiveRecord collective(const std::string& operation, const std::vector<int>& members,
-                            int64_t bytes, int peer = -1) {
+CollectiveRecord collective(Collective operation, const std::vector<int>& members, int64_t bytes,
+                            int peer = -1) {
   CollectiveRecord c;
   c.operation = operation;
   c.members = std::make_shared<const RankRule>(RankRule::of(members));
@@ -311,42 +311,43 @@ TEST(CollectiveTime, InsideADomainTheFastLinksCarryIt) {
   const CollectiveTime time(cluster);
   const double least =
       2.0 * 7 / 8 * static_cast<double>(kBytes) / cluster.gpu.link_bytes_per_second;
-  const double reduce = time.seconds(collective("all_reduce", strided(8, 1), kBytes));
+  const double reduce = time.seconds(collective(Collective::all_reduce, strided(8, 1), kBytes));
   EXPECT_GT(reduce, least);
   EXPECT_LT(reduce, 1.4 * least);
-  EXPECT_NEAR(time.seconds(collective("all_gather", strided(8, 1), kBytes)), reduce / 2,
+  EXPECT_NEAR(time.seconds(collective(Collective::all_gather, strided(8, 1), kBytes)), reduce / 2,
               0.05 * reduce);
 }
 
 TEST(CollectiveTime, AcrossDomainsEachMemberHasItsNic) {
   const Cluster cluster = load_cluster("dgx-h100");
   const CollectiveTime time(cluster);
-  const double alone = time.seconds(collective("all_gather", strided(8, 8), kBytes));
+  const double alone = time.seconds(collective(Collective::all_gather, strided(8, 8), kBytes));
   const double least = 7.0 / 8 * static_cast<double>(kBytes) / cluster.nic_bytes_per_second;
   EXPECT_GT(alone, least);
   EXPECT_LT(alone, 1.2 * least);
   // If the group has all eight GPUs of each domain, it uses eight NICs.
-  const double whole = time.seconds(collective("all_gather", strided(64, 1), kBytes));
+  const double whole = time.seconds(collective(Collective::all_gather, strided(64, 1), kBytes));
   EXPECT_LT(whole, alone / 4);
 }
 
 TEST(CollectiveTime, MessagesTakeTheLinkBetweenTheirEnds) {
   const CollectiveTime time(load_cluster("dgx-h100"));
-  const double near = time.seconds(collective("send", strided(2, 4), kBytes, 4));
-  const double far = time.seconds(collective("send", strided(2, 8), kBytes, 8));
+  const double near = time.seconds(collective(Collective::send, strided(2, 4), kBytes, 4));
+  const double far = time.seconds(collective(Collective::send, strided(2, 8), kBytes, 8));
   EXPECT_GT(far, 6 * near);
 }
 
 TEST(CollectiveTime, OversubscribedNetworksAreSlower) {
   Cluster cluster = load_cluster("dgx-h100");
-  const auto c = collective("all_gather", strided(8, 8), kBytes);
+  const auto c = collective(Collective::all_gather, strided(8, 8), kBytes);
   const double full = CollectiveTime(cluster).seconds(c);
   cluster.oversubscription = 4;
   EXPECT_GT(CollectiveTime(cluster).seconds(c), 3.5 * full);
 }
 
 TEST(CollectiveTime, AGroupOfOneTakesNoTime) {
-  EXPECT_EQ(CollectiveTime(load_cluster("dgx-h100")).seconds(collective("all_reduce", {3}, kBytes)),
+  EXPECT_EQ(CollectiveTime(load_cluster("dgx-h100"))
+                .seconds(collective(Collective::all_reduce, {3}, kBytes)),
             0);
 }
 

@@ -296,12 +296,13 @@ TEST(Grids, BuffersAreOfAGridAndAFormat) {
       }
       EXPECT_GT(runs, 0);
       for (const CollectiveRecord& c : record.collectives()) {
-        if (c.operation != "reduce_scatter" && c.operation != "all_gather") continue;
+        if (c.operation != Collective::reduce_scatter && c.operation != Collective::all_gather)
+          continue;
         EXPECT_EQ(c.ranks, c.group == "expert_dp.inner" ? 2 : 4) << c.group;
       }
       const auto scatters = std::count_if(
           record.collectives().begin(), record.collectives().end(), [](const CollectiveRecord& c) {
-            return c.operation == "reduce_scatter" && c.group == "expert_dp.inner";
+            return c.operation == Collective::reduce_scatter && c.group == "expert_dp.inner";
           });
       EXPECT_EQ(scatters, shards ? 4 : 2);
     });

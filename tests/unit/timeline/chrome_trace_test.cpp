@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 void collective(StepRecord& record, const std::string& group, double launch, double wait,
                 double complete) {
   CollectiveRecord c;
-  c.operation = "all_reduce", c.group = group, c.ranks = 2, c.bytes = 64, c.wire_bytes = 64;
+  c.operation = Collective::all_reduce, c.group = group, c.ranks = 2, c.bytes = 64,
+  c.wire_bytes = 64;
   c.launch_seconds = launch;
   record.complete(record.launch(c), wait, complete, 0.25);
 }

@@ -71,7 +71,8 @@ TEST(Profile, RowsAddUpToTheSteps) {
     }
     op(record, "between", t + 30, t + 31);
     CollectiveRecord all_reduce;
-    all_reduce.operation = "all_reduce", all_reduce.group = "tp", all_reduce.wire_bytes = 99;
+    all_reduce.operation = Collective::all_reduce, all_reduce.group = "tp",
+    all_reduce.wire_bytes = 99;
     all_reduce.ranks = 2;
     const int64_t handle = record.launch(all_reduce);
     record.launch(all_reduce);  // never waited for

@@ -27,7 +27,8 @@ class Steps {
 
   CollectiveRecord message(int64_t sequence) {
     CollectiveRecord c;
-    c.operation = "send", c.group = "pp", c.flow = "activations", c.peer = 1, c.members = members_;
+    c.operation = Collective::send, c.group = "pp", c.flow = Flow::activations, c.peer = 1,
+    c.members = members_;
     c.sequence = sequence, c.message_group = sequence;
     return c;
   }

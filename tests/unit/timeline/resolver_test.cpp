@@ -39,21 +39,22 @@ class Program {
     return *this;
   }
   Program& all_reduce(int64_t seconds, int stream) {
-    return collective("all_reduce", seconds, stream, -1, sequence_++, ++positions_[stream], -1);
+    return collective(Collective::all_reduce, seconds, stream, -1, sequence_++,
+                      ++positions_[stream], -1);
   }
   /// Its kernels take this many multiprocessors from now on.
   Program& take(int multiprocessors) {
     taken_ = multiprocessors;
     return *this;
   }
-  Program& message(const std::string& operation, int peer, int64_t seconds, int stream,
+  Program& message(Collective operation, int peer, int64_t seconds, int stream,
                    int64_t sequence = 0) {
     return collective(operation, seconds, stream, peer, sequence, ++positions_[stream], -1);
   }
   Program& exchange(int peer, int64_t seconds, int stream) {
     const int64_t position = ++positions_[stream];
-    collective("send", seconds, stream, peer, 0, position, 0);
-    return collective("receive", seconds, stream, peer, 0, position, 0);
+    collective(Collective::send, seconds, stream, peer, 0, position, 0);
+    return collective(Collective::receive, seconds, stream, peer, 0, position, 0);
   }
   Program& read() {
     record_.host_read("loss", positions_[0]);
@@ -62,8 +63,8 @@ class Program {
   RankRecord part() const { return {rank_, &record_, 0, record_.position()}; }
 
  private:
-  Program& collective(const std::string& operation, int64_t seconds, int stream, int peer,
-                      int64_t sequence, int64_t position, int64_t message_group) {
+  Program& collective(Collective operation, int64_t seconds, int stream, int peer, int64_t sequence,
+                      int64_t position, int64_t message_group) {
     CollectiveRecord entry;
     entry.operation = operation;
     entry.group = "dp";
@@ -74,7 +75,8 @@ class Program {
     entry.place = rank_;
     entry.sequence = sequence;
     entry.message_group = message_group;
-    entry.queue = peer < 0 ? entry.group : operation + std::to_string(peer);
+    entry.queue =
+        peer < 0 ? entry.group : std::string(choice_name(operation)) + std::to_string(peer);
     entry.stream = stream;
     entry.stream_position = position;
     entry.multiprocessors = taken_;
@@ -145,8 +147,8 @@ TEST(Resolver, CollectivesBeginWhenTheLastMemberHasCome) {
 
 TEST(Resolver, MessagesMeetTheirOtherEnd) {
   Program first(0), second(1);
-  first.op(3).wait(1, 0).message("send", 1, 2, 1);
-  second.message("receive", 0, 2, 1).wait(0, 1).op(4);
+  first.op(3).wait(1, 0).message(Collective::send, 1, 2, 1);
+  second.message(Collective::receive, 0, 2, 1).wait(0, 1).op(4);
   const auto times = resolve_times({first.part(), second.part()}, machine());
   EXPECT_EQ(times[1].begun[0], 3);
   EXPECT_EQ(times[1].ops[0].begin, 5);
@@ -167,8 +169,8 @@ TEST(Resolver, MessagesThatAreSentTogetherDoNotWaitForEachOther) {
 TEST(Resolver, RecordsThatDoNotMatchAreRefused) {
   // Each sends first, on one stream, and nobody has posted a receive.
   Program first(0), second(1);
-  first.message("send", 1, 1, 1).message("receive", 1, 1, 1);
-  second.message("send", 0, 1, 1).message("receive", 0, 1, 1);
+  first.message(Collective::send, 1, 1, 1).message(Collective::receive, 1, 1, 1);
+  second.message(Collective::send, 0, 1, 1).message(Collective::receive, 0, 1, 1);
   EXPECT_THAT(
       [&] {
         resolve_times({first.part(), second.part()}, machine());
@@ -180,8 +182,8 @@ TEST(Resolver, RecordsThatDoNotMatchAreRefused) {
 TEST(Resolver, WithoutSideStreamsTheHostComputesBesideItsMessages) {
   // Both post a receive, compute, and then send: in one stream they would wait forever.
   Program first(0), second(1);
-  first.message("receive", 1, 4, 0).op(2).message("send", 1, 4, 0).op(1);
-  second.message("receive", 0, 4, 0).op(3).message("send", 0, 4, 0).op(1);
+  first.message(Collective::receive, 1, 4, 0).op(2).message(Collective::send, 1, 4, 0).op(1);
+  second.message(Collective::receive, 0, 4, 0).op(3).message(Collective::send, 0, 4, 0).op(1);
   const auto times = resolve_times({first.part(), second.part()}, machine());
   EXPECT_EQ(times[0].ops[0].begin, 0);
   EXPECT_EQ(times[0].ops[1].begin, 2);
@@ -232,23 +234,23 @@ TEST(Resolver, OperationsOfTheSameTimeShareTheLink) {
 TEST(Resolver, AMemberWithASlowLinkHoldsTheOthersBack) {
   Program first(0, 3), second(1, 3), third(2, 3);
   for (Program* rank : {&first, &second, &third}) rank->all_reduce(4, 1);
-  first.message("send", 1, 4, 2);
-  second.message("receive", 0, 4, 2);
+  first.message(Collective::send, 1, 4, 2);
+  second.message(Collective::receive, 0, 4, 2);
   const auto times = resolve_times({first.part(), second.part(), third.part()}, shared_network());
   for (const RankTimes& rank : times) EXPECT_EQ(rank.collectives[0].end, 8);
 }
 
 TEST(Resolver, AMessageUsesOneDirectionOfTheLink) {
   Program first(0), second(1);
-  first.message("send", 1, 4, 1).message("receive", 1, 4, 2);
-  second.message("receive", 0, 4, 1).message("send", 0, 4, 2);
+  first.message(Collective::send, 1, 4, 1).message(Collective::receive, 1, 4, 2);
+  second.message(Collective::receive, 0, 4, 1).message(Collective::send, 0, 4, 2);
   EXPECT_EQ(resolve_times({first.part(), second.part()}, shared_network()).front().end, 4);
   // Two that go the same way share it.
   Program source(0), target(1);
   source.exchange(1, 4, 1);
   target.exchange(0, 4, 1);
-  source.message("send", 1, 4, 2, 7);
-  target.message("receive", 0, 4, 2, 7);
+  source.message(Collective::send, 1, 4, 2, 7);
+  target.message(Collective::receive, 0, 4, 2, 7);
   EXPECT_EQ(resolve_times({source.part(), target.part()}, shared_network()).front().end, 8);
 }
 
@@ -259,8 +261,8 @@ TEST(Resolver, AnyNumberOfThreadsGivesTheSameTimes) {
     Program& program = programs.emplace_back(rank, 4);
     for (int i = 0; i < 5; ++i) {
       program.op((rank + 2 * i + 1) / 3.0).wait(1, 0);
-      if (rank < 3) program.message("send", rank + 1, i + 1, 1, i);
-      if (rank > 0) program.message("receive", rank - 1, i + 1, 2, i).wait(0, 2);
+      if (rank < 3) program.message(Collective::send, rank + 1, i + 1, 1, i);
+      if (rank > 0) program.message(Collective::receive, rank - 1, i + 1, 2, i).wait(0, 2);
       program.op((7 * rank + i) / 9.0).wait(3, 0).all_reduce(1, 3).read();
     }
   }
@@ -319,7 +321,7 @@ TEST(Resolver, AProductThatLeavesMultiprocessorsHasTheOthersAllTheTime) {
 
 TEST(Resolver, BesideSeveralOperationsTheLargestTakesMost) {
   Program rank(0);
-  rank.take(2).all_reduce(8, 1).take(4).message("send", 1, 4, 2).op(8);
+  rank.take(2).all_reduce(8, 1).take(4).message(Collective::send, 1, 4, 2).op(8);
   MachineTimes times = machine();
   times.multiprocessors = 8;
   const RankTimes found = resolve_times({rank.part()}, times).front();

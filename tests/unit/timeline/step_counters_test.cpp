@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-CollectiveRecord collective(const std::string& operation, const std::string& group) {
+CollectiveRecord collective(Collective operation, const std::string& group) {
   CollectiveRecord entry;
   entry.operation = operation, entry.group = group;
   entry.ranks = 4, entry.wire_bytes = 100;
@@ -29,9 +29,9 @@ void step(StepRecord& record) {
     record.op(op("gemm", 0.5));
     record.op(op("gemm", 0.25));
   }
-  const int64_t sum = record.launch(collective("all_reduce", "tp"));
+  const int64_t sum = record.launch(collective(Collective::all_reduce, "tp"));
   record.complete(sum, 1, 3, 0.5);
-  const int64_t gather = record.launch(collective("all_gather", "dp"));
+  const int64_t gather = record.launch(collective(Collective::all_gather, "dp"));
   record.host_read("loss");
   record.release(1, 64, "other");
   record.reset_counters();
@@ -45,7 +45,8 @@ TEST(StepCounters, AreSumsByNameAndGroup) {
     record.op(op("gemm", 0.5));
     record.op(op("norm", 0.125));
     record.op(op("gemm", 0.25));
-    for (int i = 0; i < 3; ++i) record.complete(record.launch(collective("send", "pp")), 2, 4, 1);
+    for (int i = 0; i < 3; ++i)
+      record.complete(record.launch(collective(Collective::send, "pp")), 2, 4, 1);
     const StepCounters& counters = record.counters();
     EXPECT_EQ(counters.ops.at("gemm").seconds, 0.75);
     EXPECT_EQ(counters.ops.at("gemm").launches, 4);

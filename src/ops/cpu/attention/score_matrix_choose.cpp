@@ -42,10 +42,10 @@ int64_t product_floats(const ScoreProductArgs& args) {
 }
 
 /// The cpu's kernels do not round factors, and read them in FP32.
-void check_wide(std::string_view op, const Tensor& matrix, const Tensor& narrow = {}) {
-  VIADUCT_CHECK(DeviceError, !narrow && dtype_bytes(matrix.dtype()) >= 4,
+void check_wide(std::string_view op, const Tensor& matrix) {
+  VIADUCT_CHECK(DeviceError, !matrix || dtype_bytes(matrix.dtype()) >= 4,
                 "{}: the cpu has no kernel for a score matrix in {}; it has f32 and f64", op,
-                dtype_name(narrow ? narrow.dtype() : matrix.dtype()));
+                dtype_name(matrix.dtype()));
 }
 
 template <CpuIsa isa>
@@ -144,82 +144,54 @@ void for_score_rows(OpContext& context, const Documents& documents, const Attent
 }
 
 template <CpuIsa isa>
-Choice choose_softmax(const ScoreSoftmaxArgs& args, const Traits&) {
-  check_wide("score_softmax", args.matrix, args.narrow);
-  Choice choice = vector_choice("score_softmax", isa, args.matrix.dtype());
+Choice choose_rows(const ScoreRowsArgs& args, const Traits&) {
+  for (const Tensor& matrix : {args.x, args.out, args.probabilities})
+    check_wide("score_rows", matrix);
+  Choice choice = vector_choice("score_rows", isa, args.x.dtype());
   choice.cost = cost_of(args);
   return choice;
 }
 
-void launch_softmax(OpContext& context, const Choice& choice, const ScoreSoftmaxArgs& args, void*) {
-  const Documents documents("score_softmax", args.problem, args.matrix);
-  if (choice.variant == kReferenceKernel) return reference::score_softmax(args);
-  for_score_rows(context, documents, args.problem, args.matrix,
-                 [&](ScoreRow& row, const RowPlace& place) {
-                   if (args.lse)
-                     row.lse = args.lse.data<float>() + place.head * args.lse.dim(1) + place.query;
-                   kernels(choice).softmax(args.steps, row, args.known_lse);
-                 });
-}
-
-template <CpuIsa isa>
-Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Traits&) {
-  check_wide("score_softmax_backward", args.probabilities, args.narrow);
-  Choice choice = vector_choice("score_softmax_backward", isa, args.gradient.dtype());
-  choice.cost = cost_of(args);
-  return choice;
-}
-
-void launch_softmax_backward(OpContext& context, const Choice& choice,
-                             const ScoreSoftmaxBackwardArgs& args, void*) {
-  const Documents documents("score_softmax_backward", args.problem, args.gradient);
-  if (choice.variant == kReferenceKernel) return reference::score_softmax_backward(args);
-  const float* probabilities = args.probabilities.data<float>();
-  for_score_rows(context, documents, args.problem, args.gradient,
-                 [&](ScoreRow& row, const RowPlace& place) {
-                   const int64_t at = place.head * args.lse.dim(1) + place.query;
-                   row.lse = args.lse.data<float>() + at;
-                   row.delta = args.delta.data<float>()[at];
-                   kernels(choice).softmax_backward(args.steps, row,
-                                                    probabilities + at * args.gradient.dim(2));
-                 });
-}
-
-template <CpuIsa isa>
-Choice choose_dropout(const ScoreDropoutArgs& args, const Traits&) {
-  check_wide("score_dropout", args.x);
-  Choice choice = vector_choice("score_dropout", isa, args.x.dtype());
-  choice.cost = cost_of(args);
-  return choice;
-}
-
-void launch_dropout(OpContext& context, const Choice& choice, const ScoreDropoutArgs& args, void*) {
-  const Documents documents("score_dropout", args.problem, args.x);
-  if (choice.variant == kReferenceKernel) return reference::score_dropout(args);
-  const AttentionProblem& problem = args.problem;
+ScoreDraw draw_of(const AttentionProblem& problem) {
   ScoreDraw draw;
   draw.key = philox_key(problem.dropout_key);
   draw.threshold = static_cast<int32_t>(std::ceil(problem.dropout * 0x1p23 - 0.5));
   draw.factor = static_cast<float>(1 / (1 - problem.dropout));
-  for_score_rows(
-      context, documents, problem, args.x, [&](const ScoreRow& row, const RowPlace& place) {
-        ScoreDraw mine = draw;
-        mine.token = static_cast<uint64_t>(problem.query_index.data<int64_t>()[place.query]);
-        mine.head = static_cast<uint32_t>(problem.first_head + place.head);
-        if (problem.key_position) {
-          mine.positions = problem.key_position.data<int32_t>() + documents.keys[place.document];
-        }
-        float* out = args.out.data<float>() + (row.scores - args.x.data<float>());
-        kernels(choice).dropout(mine, row.scores, out, row.count);
-      });
+  return draw;
+}
+
+void launch_rows(OpContext& context, const Choice& choice, const ScoreRowsArgs& args, void*) {
+  const AttentionProblem& problem = args.problem;
+  const Documents documents("score_rows", problem, args.x);
+  if (choice.variant == kReferenceKernel) return reference::score_rows(args);
+  const ScoreParts parts = parts_of(args.step);
+  const bool dropout = args.step == ScoreStep::dropout;
+  const ScoreDraw draw = dropout ? draw_of(problem) : ScoreDraw{};
+  float* const out = args.out ? args.out.data<float>() : args.x.data<float>();
+  for_score_rows(context, documents, problem, args.x, [&](ScoreRow& row, const RowPlace& place) {
+    const int64_t at = place.head * args.x.dim(1) + place.query;
+    if (args.lse) row.lse = args.lse.data<float>() + at;
+    if (dropout) {
+      ScoreDraw mine = draw;
+      mine.token = static_cast<uint64_t>(problem.query_index.data<int64_t>()[place.query]);
+      mine.head = static_cast<uint32_t>(problem.first_head + place.head);
+      if (problem.key_position)
+        mine.positions = problem.key_position.data<int32_t>() + documents.keys[place.document];
+      kernels(choice).dropout(mine, row.scores, out + at * args.x.dim(2), row.count);
+    } else if (parts.backward) {
+      row.delta = args.delta.data<float>()[at];
+      kernels(choice).softmax_backward(parts, row,
+                                       args.probabilities.data<float>() + at * args.x.dim(2));
+    } else {
+      kernels(choice).softmax(parts, row, args.known_lse);
+    }
+  });
 }
 
 template <CpuIsa isa>
 void fill(OpTable& table) {
   table.score_product = {choose_product<isa>, launch_product};
-  table.score_softmax = {choose_softmax<isa>, launch_softmax};
-  table.score_softmax_backward = {choose_softmax_backward<isa>, launch_softmax_backward};
-  table.score_dropout = {choose_dropout<isa>, launch_dropout};
+  table.score_rows = {choose_rows<isa>, launch_rows};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // instruction sets: portable avx2 avx512
-// Kernels of a score matrix, compiled per instruction set. The single steps and `all` do the same
-// arithmetic in the same order: their bits are the same.
+// Kernels of a score matrix, compiled per instruction set. The single steps and those together do
+// the same arithmetic in the same order: their bits are the same.
 
 #include <math.h>
 
@@ -137,24 +137,22 @@ void exponentials(const ScoreRow& row, bool known_lse) {
   });
 }
 
-void softmax(ScoreSteps steps, const ScoreRow& row, bool known_lse) {
-  const bool all = steps == ScoreSteps::all;
-  if (all || steps == ScoreSteps::scale) scale_row(row);
-  if (all || steps == ScoreSteps::mask) mask_row(row);
-  if (all || steps == ScoreSteps::softmax) exponentials(row, known_lse);
+void softmax(const ScoreParts& parts, const ScoreRow& row, bool known_lse) {
+  if (parts.scale) scale_row(row);
+  if (parts.mask) mask_row(row);
+  if (parts.softmax) exponentials(row, known_lse);
 }
 
-void softmax_backward(ScoreSteps steps, const ScoreRow& row, const float* probabilities) {
-  const bool softmax_too = steps != ScoreSteps::scale, scale_too = steps != ScoreSteps::softmax;
+void softmax_backward(const ScoreParts& parts, const ScoreRow& row, const float* probabilities) {
   const bool capped = row.softcap > 0;
   const Vec delta = set1(row.delta), scale = set1(row.scale);
   for_row(row.count, [&](int64_t j, auto... tail) {
     Vec d = load(row.scores + j, tail...);
-    if (softmax_too) d = mul(load(probabilities + j, tail...), sub(d, delta));
-    if (scale_too && !capped) d = mul(d, scale);
+    if (parts.softmax) d = mul(load(probabilities + j, tail...), sub(d, delta));
+    if (parts.scale && !capped) d = mul(d, scale);
     store(row.scores + j, d, tail...);
   });
-  if (!scale_too || !capped) return;
+  if (!parts.scale || !capped) return;
   for (int64_t j = 0; j < row.count; ++j) {
     // p was computed from the capped score.
     const float p = probabilities[j];

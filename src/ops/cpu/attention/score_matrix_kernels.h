@@ -50,9 +50,10 @@ struct ScoreDraw {
 
 struct ScoreKernels {
   void (*product)(ScoreProduct form, const ScoreBlock& block, float* scratch);
-  void (*softmax)(ScoreSteps steps, const ScoreRow& row, bool known_lse);
+  void (*softmax)(const ScoreParts& parts, const ScoreRow& row, bool known_lse);
   /// `row.scores` is the gradient.
-  void (*softmax_backward)(ScoreSteps steps, const ScoreRow& row, const float* probabilities);
+  void (*softmax_backward)(const ScoreParts& parts, const ScoreRow& row,
+                           const float* probabilities);
   void (*dropout)(const ScoreDraw& draw, const float* x, float* out, int64_t count);
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The steps of a softmax cross entropy, one kernel each (ops/softmax.h), in FP32 over the first
-// `columns` columns of rows [t, V].
+// The steps of softmax cross entropy (ops/softmax.h), in FP32 over the first `columns` columns of
+// rows [t, V].
 
 #include "ops/cuda/kernels/views.h"
 
@@ -12,41 +12,33 @@ struct FloatRows {
   int64_t stride = 0;
 };
 
-/// soft_cap: out = cap · tanh(x / cap); backward: out = x · (1 − (z / cap)²).
-struct SoftCapRows {
-  FloatRows x, z, out;  // z: of the backward
-  int64_t rows, width;
-  float cap;
-};
-void soft_cap(const SoftCapRows& args, Stream stream);
-
-/// A value of each row.
-enum class RowValue : uint8_t { largest, sum, pick };
-struct RowValues {
-  RowValue kind;
+/// A value of each row: the element at its target if there are targets, else its sum or its
+/// largest element.
+struct ReducedRows {
   FloatRows x;
   float* out;
-  const int32_t* targets;  // of pick
+  const int32_t* targets;  // null: none
   int64_t rows, columns, first_column;
+  bool sum;
 };
-void row_values(const RowValues& args, Stream stream);
+void reduce_rows(const ReducedRows& args, Stream stream);
 
-/// exponential: out = exp(x − value[t]) in the columns, 0 beyond; else out = x / value[t].
-struct RowsByValue {
-  bool exponential;
+/// As RowMap of ops/softmax.h.
+enum class RowFormula : uint8_t { soft_cap, soft_cap_backward, exponential, divide, loss_backward };
+
+/// out = formula(x) in the columns, 0 beyond.
+struct MappedRows {
+  RowFormula formula;
   FloatRows x, out;
-  const float* value;
-  int64_t rows, columns, width;
+  FloatRows by = {};  // of exponential and divide: one value, of row t at data[t]
+  float cap = 0;
+  int64_t rows = 0, columns = 0, width = 0;
+  // Of loss_backward:
+  const int32_t* targets = nullptr;
+  int64_t first_column = 0;
+  const float* weight = nullptr;
+  const double* factor = nullptr;
 };
-void rows_by_value(const RowsByValue& args, Stream stream);
-
-struct SoftmaxLossRows {
-  FloatRows probabilities, out;
-  const int32_t* targets;
-  const float* weight;
-  const double* factor;
-  int64_t rows, columns, width, first_column;
-};
-void softmax_loss_backward(const SoftmaxLossRows& args, Stream stream);
+void map_rows(const MappedRows& args, Stream stream);
 
 }  // namespace viaduct::cuda

@@ -44,52 +44,29 @@ void launch_product(OpContext& context, const Choice& choice, const ScoreProduct
                                   : score_product(view, stream_of(context));
 }
 
-bool has(ScoreSteps steps, ScoreSteps step) {
-  return steps == ScoreSteps::all || steps == step;
-}
-
-ScoreRowsView rows_view(std::string_view op, const AttentionProblem& problem, const Tensor& matrix,
-                        ScoreSteps steps, const Tensor& lse) {
+void launch_score_rows(OpContext& context, const Choice&, const ScoreRowsArgs& args, void*) {
+  constexpr std::string_view op = "score_rows";
   // Keys of all documents are not counted here: rows have those of their own document.
-  ScoreRowsView view{matrix_problem(op, problem, matrix, 0, matrix.dim(0)),
-                     matrix.data<float>(),
-                     matrix.dim(2),
-                     has(steps, ScoreSteps::scale),
-                     has(steps, ScoreSteps::mask),
-                     has(steps, ScoreSteps::softmax)};
-  view.problem.lse = pointer_of<float>(lse);
-  return view;
-}
-
-void set_narrow(std::string_view op, const Tensor& narrow, ScoreRowsView& view) {
-  if (!narrow) return;
-  view.narrow = narrow.raw();
-  view.narrow_format = format_of(op, narrow.dtype());
-}
-
-void launch_softmax(OpContext& context, const Choice&, const ScoreSoftmaxArgs& args, void*) {
-  ScoreRowsView view = rows_view("score_softmax", args.problem, args.matrix, args.steps, args.lse);
-  view.known_lse = args.known_lse;
-  set_narrow("score_softmax", args.narrow, view);
-  score_softmax(view, stream_of(context));
-}
-
-void launch_softmax_backward(OpContext& context, const Choice&,
-                             const ScoreSoftmaxBackwardArgs& args, void*) {
-  ScoreRowsView view =
-      rows_view("score_softmax_backward", args.problem, args.gradient, args.steps, args.lse);
+  const AttentionProblemView problem = matrix_problem(op, args.problem, args.x, 0, args.x.dim(0));
+  const Tensor& out = args.out ? args.out : args.x;
+  if (args.step == ScoreStep::dropout) {
+    return score_dropout(
+        {problem, args.x.raw(), out.raw(), format_of(op, args.x.dtype()), args.x.dim(2)},
+        stream_of(context));
+  }
+  const ScoreParts parts = parts_of(args.step);
+  ScoreRowsView view{problem,    args.x.data<float>(), args.x.dim(2), parts.scale,
+                     parts.mask, parts.softmax,        args.known_lse};
+  view.problem.lse = pointer_of<float>(args.lse);
+  if (args.out) {
+    view.narrow = args.out.raw();
+    view.narrow_format = format_of(op, args.out.dtype());
+  }
+  if (!parts.backward) return score_softmax(view, stream_of(context));
   view.probabilities = args.probabilities.raw();
-  view.probability_format = format_of("score_softmax_backward", args.probabilities.dtype());
-  set_narrow("score_softmax_backward", args.narrow, view);
+  view.probability_format = format_of(op, args.probabilities.dtype());
   view.delta = args.delta.data<float>();
   score_softmax_backward(view, stream_of(context));
-}
-
-void launch_dropout(OpContext& context, const Choice&, const ScoreDropoutArgs& args, void*) {
-  constexpr std::string_view op = "score_dropout";
-  score_dropout({matrix_problem(op, args.problem, args.x, 0, args.x.dim(0)), args.x.raw(),
-                 args.out.raw(), format_of(op, args.x.dtype()), args.x.dim(2)},
-                stream_of(context));
 }
 
 /// The least distances of the buckets that have several, found by halving: buckets grow with the
@@ -136,75 +113,36 @@ FloatRows float_rows(const Tensor& x) {
   return {x.data<float>(), x.stride(0)};
 }
 
-void launch_soft_cap(OpContext& context, const Choice&, const SoftCapArgs& args, void*) {
-  soft_cap({float_rows(args.x),
-            {},
-            float_rows(args.out),
-            args.x.dim(0),
-            args.x.dim(1),
-            static_cast<float>(args.cap)},
-           stream_of(context));
-}
-void launch_soft_cap_backward(OpContext& context, const Choice&, const SoftCapBackwardArgs& args,
-                              void*) {
-  soft_cap({float_rows(args.d_out), float_rows(args.z), float_rows(args.d_in), args.z.dim(0),
-            args.z.dim(1), static_cast<float>(args.cap)},
-           stream_of(context));
+void launch_reduce_rows(OpContext& context, const Choice&, const ReduceRowsArgs& args, void*) {
+  reduce_rows({float_rows(args.x), args.out.data<float>(), pointer_of<int32_t>(args.targets.ids),
+               args.x.dim(0), args.columns, args.targets.first_column, args.value == RowValue::sum},
+              stream_of(context));
 }
 
-void launch_largest(OpContext& context, const Choice&, const RowLargestArgs& args, void*) {
-  row_values({RowValue::largest, float_rows(args.x), args.out.data<float>(), nullptr, args.x.dim(0),
-              args.columns, 0},
-             stream_of(context));
-}
-void launch_sum(OpContext& context, const Choice&, const RowSumArgs& args, void*) {
-  row_values({RowValue::sum, float_rows(args.x), args.out.data<float>(), nullptr, args.x.dim(0),
-              args.columns, 0},
-             stream_of(context));
-}
-void launch_pick(OpContext& context, const Choice&, const RowPickArgs& args, void*) {
-  row_values({RowValue::pick, float_rows(args.x), args.out.data<float>(),
-              args.targets.data<int32_t>(), args.x.dim(0), args.columns, args.first_column},
-             stream_of(context));
-}
+static_assert(static_cast<int>(RowFormula::loss_backward) ==
+              static_cast<int>(RowMap::loss_backward));
 
-void launch_exponential(OpContext& context, const Choice&, const RowExponentialArgs& args, void*) {
-  rows_by_value({true, float_rows(args.x), float_rows(args.out), args.shift.data<float>(),
-                 args.x.dim(0), args.columns, args.out.dim(1)},
-                stream_of(context));
-}
-void launch_divide(OpContext& context, const Choice&, const RowDivideArgs& args, void*) {
-  rows_by_value({false, float_rows(args.x), float_rows(args.out), args.divisor.data<float>(),
-                 args.x.dim(0), args.x.dim(1), args.out.dim(1)},
-                stream_of(context));
-}
-
-void launch_loss_backward(OpContext& context, const Choice&, const SoftmaxLossBackwardArgs& args,
-                          void*) {
-  softmax_loss_backward(
-      {float_rows(args.probabilities), float_rows(args.out), args.targets.data<int32_t>(),
-       args.weight.data<float>(), args.factor.data<double>(), args.out.dim(0), args.columns,
-       args.out.dim(1), args.first_column},
-      stream_of(context));
+void launch_map_rows(OpContext& context, const Choice&, const MapRowsArgs& args, void*) {
+  MappedRows view{static_cast<RowFormula>(args.map), float_rows(args.x), float_rows(args.out)};
+  if (args.by) view.by = float_rows(args.by);
+  view.cap = static_cast<float>(args.cap);
+  view.targets = pointer_of<int32_t>(args.targets.ids);
+  view.weight = pointer_of<float>(args.weight);
+  view.factor = pointer_of<double>(args.factor);
+  view.rows = args.x.dim(0), view.columns = args.columns, view.width = args.x.dim(1);
+  view.first_column = args.targets.first_column;
+  map_rows(view, stream_of(context));
 }
 
 }  // namespace
 
 void add_composed_launches(OpTable& table) {
   table.score_product.launch = launch_product;
-  table.score_softmax.launch = launch_softmax;
-  table.score_softmax_backward.launch = launch_softmax_backward;
-  table.score_dropout.launch = launch_dropout;
+  table.score_rows.launch = launch_score_rows;
   table.score_bias.launch = launch_bias;
   table.score_bias_backward.launch = launch_bias_backward;
-  table.soft_cap.launch = launch_soft_cap;
-  table.soft_cap_backward.launch = launch_soft_cap_backward;
-  table.row_largest.launch = launch_largest;
-  table.row_exponential.launch = launch_exponential;
-  table.row_sum.launch = launch_sum;
-  table.row_divide.launch = launch_divide;
-  table.row_pick.launch = launch_pick;
-  table.softmax_loss_backward.launch = launch_loss_backward;
+  table.reduce_rows.launch = launch_reduce_rows;
+  table.map_rows.launch = launch_map_rows;
 }
 
 }  // namespace viaduct::cuda

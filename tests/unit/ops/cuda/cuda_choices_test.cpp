@@ -206,15 +206,16 @@ TEST_P(CudaChoices, ProductsOfAScoreMatrixAreMadeByMatrixUnits) {
 
 TEST_P(CudaChoices, WhatIsComposedOfOpsIsFp32) {
   AttentionProblem problem;
-  const ScoreSoftmaxArgs softmax{ScoreSteps::all, problem, sized(DType::f32, {2, 8, 16}),
-                                 sized(DType::f32, {2, 8})};
-  EXPECT_EQ(choose(table_.score_softmax, softmax).cost.bytes_read, 2 * 8 * 16 * 4);
+  const ScoreRowsArgs softmax{
+      .problem = problem, .x = sized(DType::f32, {2, 8, 16}), .lse = sized(DType::f32, {2, 8})};
+  EXPECT_EQ(choose(table_.score_rows, softmax).cost.bytes_read, 2 * 8 * 16 * 4);
   EXPECT_THAT(
       [&] {
-        choose(table_.row_sum, {sized(DType::f64, {2, 8}), sized(DType::f64, {2}), 8});
+        choose(table_.reduce_rows,
+               {RowValue::sum, sized(DType::f64, {2, 8}), sized(DType::f64, {2}), 8});
       },
       ThrowsMessage<DeviceError>(
-          testing::AllOf(HasSubstr("row_sum"), HasSubstr("f64"), HasSubstr("f32"))));
+          testing::AllOf(HasSubstr("softmax"), HasSubstr("f64"), HasSubstr("f32"))));
 }
 
 TEST_P(CudaChoices, WhatHasNoKernelIsRefusedWithWhatThereIs) {
