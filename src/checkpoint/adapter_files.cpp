@@ -63,6 +63,19 @@ std::vector<std::string> adapters_inside(const std::filesystem::path& folder) {
   return names;
 }
 
+/// NAME=DIR, which names one of several adapters, in the place of the folder of the only one.
+void check_has_no_name(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::string text = folder.string();
+  const size_t at = text.find('=');
+  if (at == std::string::npos || std::filesystem::exists(folder, ignored)) return;
+  const std::string after = text.substr(at + 1);
+  VIADUCT_CHECK(ConfigError, !std::filesystem::is_directory(after, ignored),
+                "{}: no such folder; expected that of one adapter, without a name: {} (NAME=DIR is "
+                "for generate, chat and eval, which have several)",
+                text, after);
+}
+
 /// A file of an adapter in the place of its folder, or a folder of no kind, with what was looked
 /// for in it.
 void check_known_kind(const std::filesystem::path& folder) {
@@ -95,6 +108,7 @@ void check_known_kind(const std::filesystem::path& folder) {
 }  // namespace
 
 AdapterFiles open_adapter_files(const std::filesystem::path& given) {
+  check_has_no_name(given);
   const std::filesystem::path folder =
       model_path("", given, "a folder of PEFT, or of a run with adapters");
   if (has(folder, kAdapterWeightsFile)) {

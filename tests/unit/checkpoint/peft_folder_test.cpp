@@ -253,6 +253,9 @@ TEST_F(PeftFolder, OtherModelsAreRefused) {
 TEST_F(PeftFolder, OtherFoldersAreRefused) {
   EXPECT_THAT([&] { open_adapter(folder_ / "none", model_of("llama")); },
               ThrowsMessage<ConfigError>(HasSubstr("none")));
+  const std::string folder = folder_.path().string();
+  EXPECT_THAT([&] { open_adapter("law=" + folder, model_of("llama")); },
+              ThrowsMessage<ConfigError>(HasSubstr("without a name: " + folder + " (NAME=DIR")));
   EXPECT_THAT([&] { open_adapter(test_data("golden/llama/model"), model_of("llama")); },
               ThrowsMessage<ConfigError>(HasSubstr("holds a model and no adapter")));
   std::filesystem::create_directories(folder_ / "out/checkpoint-500");
