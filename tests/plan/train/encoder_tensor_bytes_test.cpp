@@ -38,7 +38,7 @@ DryRun dry_run_of(const Halves& h, int rank) {
 int64_t bytes_of(const DryRun& run, const std::string& group, const std::string& operation) {
   int64_t bytes = 0;
   for (const GroupTraffic& one : run.traffic)
-    if (one.group == group && one.operation == operation) bytes += one.bytes;
+    if (one.group == group && choice_name(one.operation) == operation) bytes += one.bytes;
   return bytes;
 }
 

@@ -30,6 +30,10 @@ bool is_fixed(const SpaceLimits& space, LayoutPart part) {
       return space.pp.has_value();
     case LayoutPart::vpp:
       return space.vpp.has_value();
+    case LayoutPart::encoder_pp:
+      return space.encoder_stages.has_value();
+    case LayoutPart::encoder_tp:
+      return space.encoder_tp.has_value();
     case LayoutPart::ep:
       return space.ep.has_value();
     case LayoutPart::etp:
@@ -88,6 +92,7 @@ TEST(SearchLimitsTest, WhatTheSearchWritesDecidesAPart) {
     for (const Sharding sharding : {Sharding::none, Sharding::optimizer, Sharding::full}) {
       Layout layout;
       layout.recompute = recompute, layout.sharding = sharding, layout.ep = 2;
+      layout.has_encoder = true, layout.encoder_stages = 2;
       for (const std::string& written : overrides_of(layout)) {
         const Field* field = schema.find(written.substr(0, written.find('=')));
         ASSERT_NE(field, nullptr) << written;
