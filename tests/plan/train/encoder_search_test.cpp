@@ -54,8 +54,9 @@ TEST(EncoderSearch, BoundsOfTowersAreNeverAboveTheDryRun) {
   for (const bool frozen : {false, true}) {
     SCOPED_TRACE(frozen);
     const auto sampled =
-        sample(request_of({folder_with_tower(folder.path() / "llava"), "train.global_batch_size=12",
-                           "train.micro_batch_size=1", "model.context_parallel_size=1",
+        sample(request_of({folder_with_tower(folder.path() / "llava", {.blocks = 7}),
+                           "train.global_batch_size=12", "train.micro_batch_size=1",
+                           "model.context_parallel_size=1",
                            fmt::format("model.freeze_vision_model={}", frozen)}),
                7);
     expect_bounds_below(sampled);
