@@ -77,7 +77,7 @@ TEST_F(EncoderCommands, LayoutsAreSearched) {
   const Result result =
       run("plan",
           "--cluster dgx-h100 --ranks 2 --global-batch 4 --seq-length 32 --time-limit 600 "
-          "--json --top 20 model.encoder_seq_length=64");
+          "--json --top 100 model.encoder_seq_length=64");
   ASSERT_EQ(result.status, 0) << result.err;
   const json candidates = json::parse(result.out).at("candidates");
   ASSERT_FALSE(candidates.empty());

@@ -157,7 +157,8 @@ TEST(PlanSearch, StagesOfAnEncodersOwnAreSearched) {
     const auto run = test::run_viaduct(command + "--json " + more);
     EXPECT_EQ(run.status, 0) << run.err;
     std::set<int> stages;
-    for (const json& one : json::parse(run.out)["candidates"])
+    const json document = json::parse(run.out);
+    for (const json& one : document["candidates"])
       stages.insert(one["encoder_pipeline_model_parallel_size"].get<int>());
     return stages;
   };

@@ -64,16 +64,14 @@ void expect_bounds_below(const std::vector<Sampled>& sampled) {
 }
 
 std::string folder_with_tower(const std::filesystem::path& folder, const TowerModel& model) {
-  const std::string text =
-      fmt::format(R"("num_hidden_layers": {}, "hidden_size": 2048, "head_dim": 128,
-                     "intermediate_size": 8192, "num_attention_heads": 16,
-                     "num_key_value_heads": 4)",
-                  model.layers);
+  const std::string text = R"("num_hidden_layers": 8, "hidden_size": 2048, "head_dim": 128,
+                              "intermediate_size": 8192, "num_attention_heads": 16,
+                              "num_key_value_heads": 4)";
   const std::string vision =
       fmt::format(R"({{"model_type": "siglip_vision_model", "hidden_size": 1024,
                        "intermediate_size": 4096, "num_hidden_layers": {},
                        "num_attention_heads": 16, "image_size": 448, "patch_size": 14}})",
-                  model.tower);
+                  model.blocks);
   std::filesystem::create_directories(folder);
   write_file_atomically(
       folder / "config.json",

@@ -29,12 +29,12 @@ double peak_of(const Prediction& prediction);
 
 void expect_bounds_below(const std::vector<Sampled>& sampled);
 
-/// Blocks of a model with images.
 struct TowerModel {
-  int layers = 8, tower = 6;  // of the text model, and of the tower
-  bool gemma = false;         // Gemma 3, else LLaVA with SigLIP
+  int blocks = 6;
+  bool gemma = false;  // Gemma 3, else LLaVA with SigLIP
 };
-/// Writes its config.json, with the sizes of `request_of`. Returns "model.hf_config=FOLDER".
+/// Writes config.json of a model with such a tower beside the text model of `request_of`. Returns
+/// "model.hf_config=FOLDER".
 std::string folder_with_tower(const std::filesystem::path& folder, const TowerModel& model = {});
 
 }  // namespace viaduct::test

@@ -26,7 +26,7 @@ std::vector<int64_t> sent(const Overrides& more) {
   for (const DryRun& run : dry_run_stages(setup)) {
     bytes.push_back(0);
     for (const GroupTraffic& one : run.traffic)
-      if (one.operation == Collective::send) bytes.back() += one.bytes;
+      if (one.group == "pp" && one.operation == Collective::send) bytes.back() += one.bytes;
   }
   return bytes;
 }

@@ -54,10 +54,11 @@ TEST(EncoderSearch, BoundsOfTowersAreNeverAboveTheDryRun) {
   for (const bool frozen : {false, true}) {
     SCOPED_TRACE(frozen);
     const auto sampled =
-        sample(request_of({folder_with_tower(folder.path() / "llava"), "train.global_batch_size=12",
-                           "train.micro_batch_size=1", "model.context_parallel_size=1",
+        sample(request_of({folder_with_tower(folder.path() / "llava", {.blocks = 7}),
+                           "train.global_batch_size=12", "train.micro_batch_size=1",
+                           "model.context_parallel_size=1",
                            fmt::format("model.freeze_vision_model={}", frozen)}),
-               29);
+               7);
     expect_bounds_below(sampled);
     EXPECT_GT(share_of_own_stages(sampled), 0.4);
   }
@@ -84,7 +85,8 @@ TEST(EncoderSearch, FindsTheFastestOfAllLayouts) {
 // of the layers makes a stage that the others wait for.
 TEST(EncoderSearch, StagesOfItsOwnWinWhereTheFirstStageWouldBeTheLongest) {
   const TemporaryFolder folder;
-  const Overrides three{folder_with_tower(folder.path() / "llava", {12, 36}),
+  const Overrides three{folder_with_tower(folder.path() / "llava", {.blocks = 36}),
+                        "model.num_layers=12",
                         "dist.ranks=3",
                         "train.global_batch_size=16",
                         "model.context_parallel_size=1",
