@@ -24,6 +24,9 @@ namespace {
 // fit.
 constexpr double kSearchShare = 0.8;
 
+// Share of the time limit for layouts without stages of an encoder's own, where others have them.
+constexpr double kFirstShare = 0.5;
+
 // Seconds besides the time limit in which the states of a model are found.
 constexpr double kStateSeconds = 3;
 
@@ -52,11 +55,16 @@ class Search {
           limit(), limit() + kStateSeconds);
     }
     describe_result();
-    for (const auto& space : spaces_) {
-      for (const Layout& layout : space->layouts())
-        add({model_bound(space->model(), layout), &layout, space.get(), BoundBasis::model});
+    // Bounds of layouts with stages of an encoder's own are further from their times. The others
+    // come first, so that there are rows to compare these with.
+    for (const bool own : {false, true}) {
+      for (const auto& space : spaces_) {
+        for (const Layout& layout : space->layouts())
+          if ((layout.encoder_stages > 0) == own)
+            add({model_bound(space->model(), layout), &layout, space.get(), BoundBasis::model});
+      }
+      while (!queue_.empty() && !done() && (own || !passed(kFirstShare * limit()))) advance();
     }
-    while (!queue_.empty() && !done()) advance();
     if (result_.candidates.empty() && !queue_.empty()) predict_smallest();
     finish();
     return std::move(result_);

@@ -32,10 +32,11 @@ double most_product_parameters(const ModelFields& model) {
   return layers * layer + hidden * size(model.vocab_size);
 }
 
-/// Whether the weights are frozen, whole on each rank and small: then tiles of them are made once,
-/// and no step packs them again.
+/// Whether frozen weights are whole on each rank and small: then tiles of them are made once, and
+/// no step packs them again.
 bool keeps_frozen_tiles(const RunConfig& config) {
-  if (!config.peft.adapts() || config.peft.base_format || config.ddp.shards_weights()) return false;
+  const bool as_codes = config.peft.base_format && *config.peft.base_format != BaseFormat::bf16;
+  if (as_codes || config.ddp.shards_weights()) return false;
   const auto copies = static_cast<double>(data_parallel_size(config));
   return copies * most_product_parameters(config.model) <= kMostFrozen;
 }
@@ -53,7 +54,8 @@ void resolve_packed_weights(RunConfig& config) {
   const int64_t tokens = config.train.micro_batch_rows() * config.model.seq_length.value_or(0) /
                          config.parallel.context_parallel_size;
   const bool short_products = tokens <= kMostTokens || cpu_isa_of(config.dist) == CpuIsa::amx;
-  const bool pays = (micro_batches(config) > 1 && short_products) || keeps_frozen_tiles(config);
+  const bool pays = config.peft.adapts() ? keeps_frozen_tiles(config)
+                                         : micro_batches(config) > 1 && short_products;
   config.packing.packed_weights.resolve(pays && reads_tiles(config));
 }
 

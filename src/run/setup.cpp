@@ -267,6 +267,10 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
+  // What stays in the blocks of its file has no tiles.
+  if (config.peft.resolved.base_format && !config.peft.base_format &&
+      !loaded.outcome.is_given("model.packed_weights"))
+    config.packing.packed_weights = false;
   if (!base && setup.tokenizer) {
     const SpecialIds& special = setup.tokenizer->special_ids();
     setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());

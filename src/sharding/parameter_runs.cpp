@@ -33,6 +33,9 @@ void ParameterStore::list_runs() {
     }
     runs_end_[buffer.chunk()] = runs_.size();
   }
+  // A chunk without parameters has no buffer.
+  for (size_t chunk = 1; chunk < runs_end_.size(); ++chunk)
+    runs_end_[chunk] = std::max(runs_end_[chunk], runs_end_[chunk - 1]);
 }
 
 void ParameterStore::list_run_buckets() {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "engine/memory_bill.h"
@@ -10,7 +11,15 @@ namespace viaduct {
 namespace {
 
 std::string changes_text(const RunSetup& setup, GlobalRank rank, int64_t limit_bytes) {
+  const double end = steady_seconds() + kFittingSeconds;
   const auto changes = changes_that_fit(setup, rank, limit_bytes);
+  if (changes.empty() && steady_seconds() > end)
+    return fmt::format(
+        "no settings that make it fit were found in {:.0f} s, in which not all were tried: fewer "
+        "rows (train.micro_batch_size) and full recompute (model.recompute_granularity=full "
+        "model.recompute_method=uniform model.recompute_num_layers=1) save the most; their "
+        "--dry-run says what they take",
+        kFittingSeconds);
   if (changes.empty())
     return "none of the settings that were tried makes it fit: use more ranks on more machines, or "
            "a smaller model";

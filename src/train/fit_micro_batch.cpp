@@ -113,9 +113,10 @@ RunSetup fit_micro_batch(const LoadedRunConfig& loaded, double memory_bytes, int
   fail<ConfigError>(
       "train.micro_batch_size: auto: none fits: a rank may take {} ({:.0f} % of the memory stay "
       "free), and {}; shorter rows (model.seq_length), recompute (model.recompute_granularity=full "
-      "model.recompute_method=uniform model.recompute_num_layers=1), an adapter (peft.scheme=lora) "
-      "or more machines take less",
-      format_bytes(static_cast<int64_t>(limit)), 100 * kFreeMemory, larger);
+      "model.recompute_method=uniform model.recompute_num_layers=1){} or "
+      "more machines take less",
+      format_bytes(static_cast<int64_t>(limit)), 100 * kFreeMemory, larger,
+      loaded.config.peft.adapts() ? "" : ", an adapter (peft.scheme=lora)");
 }
 
 RunSetup fit_micro_batch(const LoadedRunConfig& loaded, const Launch& launch) {

@@ -58,8 +58,10 @@ std::vector<LayoutCase> staged_layouts() {
   // A stage without layers, and one with a chunk without.
   const std::string nothing = "model.pipeline_model_parallel_layout=Ett||t|tL";
   LayoutCase empty = stages(0, 4, 1, 1, {nothing}, "empty_stage"),
-             empty_chunk = stages(1, 2, 1, 1, {nothing}, "empty_chunk");
-  empty.only = empty_chunk.only = {"t5"};
+             empty_chunk = stages(1, 2, 1, 1, {nothing}, "empty_chunk"),
+             between = stages(0, 2, 1, 1, {"model.pipeline_model_parallel_layout=E|t|tt|||tL"},
+                              "empty_chunk_between");
+  empty.only = empty_chunk.only = between.only = {"t5"};
   return {stages(0, 2, 1, 1),
           stages(0, 2, 1, 2, {full}, "full"),
           stages(0, 2, 2, 1, {"model.sequence_parallel=true"}, "sequence"),
@@ -70,6 +72,7 @@ std::vector<LayoutCase> staged_layouts() {
           replayed,
           empty,
           empty_chunk,
+          between,
           stages(1, 1, 1, 1),
           stages(1, 1, 1, 2, {schedule + "gpipe"}, "gpipe"),
           stages(1, 2, 1, 1, again, "recompute"),

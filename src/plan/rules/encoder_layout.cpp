@@ -66,9 +66,9 @@ Advice with_encoder_stages(const Figures& f, int stages) {
 std::optional<std::string> beyond_megatron(const Figures& f, int64_t own, int64_t tensor) {
   if (own <= 1 && tensor <= f.tp) return std::nullopt;
   return fmt::format(
-      "{} of {} tensor ranks in front of {} of {}: Megatron's encoders had one stage, and no more "
+      "{} of {} in front of {} of {}: Megatron's encoders had one stage, and no more "
       "tensor ranks than the decoder",
-      counted(own, "stage"), tensor, f.pp, f.tp);
+      counted(own, "stage"), counted(tensor, "tensor rank"), f.pp, f.tp);
 }
 
 }  // namespace

@@ -62,11 +62,11 @@ TEST(PackedWeights, AutoIsOnForSeveralShortMicroBatches) {
 
 TEST(PackedWeights, AutoIsOnBesideAdaptersOfASmallModel) {
   const auto adapted = [](int layers, Overrides settings) {
-    settings.insert(settings.begin(),
-                    {kTiles, kBf16, "peft.scheme=lora", rows(16), "model.hidden_size=1024",
-                     "model.ffn_hidden_size=4096", "model.num_attention_heads=16",
-                     "model.kv_channels=64", "model.vocab_size=1024",
-                     "model.num_layers=" + std::to_string(layers)});
+    settings.insert(
+        settings.begin(),
+        {kTiles, kBf16, "peft.scheme=lora", rows(4), "model.hidden_size=1024",
+         "model.ffn_hidden_size=4096", "model.num_attention_heads=16", "model.kv_channels=64",
+         "model.vocab_size=1024", "model.num_layers=" + std::to_string(layers)});
     return automatic(settings);
   };
   // A layer has at most 16Mi parameters, the head 1Mi.
@@ -77,6 +77,8 @@ TEST(PackedWeights, AutoIsOnBesideAdaptersOfASmallModel) {
   EXPECT_TRUE(adapted(31, {"dist.ranks=2", "model.tensor_model_parallel_size=2"}));
   EXPECT_FALSE(adapted(15, {"model.num_moe_experts=8"})) << "16Mi + 7 · 12Mi a layer";
   EXPECT_FALSE(adapted(31, {"peft.base_format=nf4"}));
+  EXPECT_TRUE(adapted(31, {"peft.base_format=bf16"})) << "as without it";
+  EXPECT_FALSE(adapted(32, {"train.global_batch_size=256"})) << "several micro-batches";
   EXPECT_FALSE(adapted(31, {"ddp.data_parallel_sharding_strategy=optim_grads_params"}));
   EXPECT_FALSE(adapted(31, {"mixed_precision=fp32"}));
   EXPECT_FALSE(adapted(31, {"model.packed_weights=false"}));
