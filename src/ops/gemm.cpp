@@ -199,7 +199,7 @@ bool reads_packed_weights(const OpTable& ops, DType dtype) {
 }
 
 bool makes_reduction(const OpTable& ops, DType dtype, int64_t rows) {
-  return dtype != DType::f64 && rows <= ops.reduced_rows;
+  return ops.product_terms && dtype != DType::f64 && rows <= ops.reduced_rows;
 }
 
 void gemm(OpContext& context, const GemmArgs& args) {

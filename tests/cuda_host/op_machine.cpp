@@ -102,6 +102,7 @@ OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> famil
   kernels.gemm = gemm_of_targets();
   kernels.grouped_gemm = grouped_gemm_of_targets();
   table_.product_terms = kernels.product_terms;
+  table_.reduced_rows = kernels.reduced_rows;
   table_.biased_attention = kernels.biased_attention;
   table_.narrow_score_factors = kernels.narrow_score_factors;
   table_.produced_forms = kernels.produced_forms;

@@ -130,6 +130,7 @@ OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> famil
   table_.traits.name = kernels.traits.name;
   for (AddFamily add : families) add(table_, CpuIsa::portable);
   table_.product_terms = kernels.product_terms;
+  table_.reduced_rows = kernels.reduced_rows;
   table_.biased_attention = kernels.biased_attention;
   table_.narrow_score_factors = kernels.narrow_score_factors;
   table_.produced_forms = kernels.produced_forms;

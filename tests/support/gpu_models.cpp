@@ -32,11 +32,13 @@ GpuModel experts(const std::string& name, const std::string& recipe, const Overr
           limit > 0.25};
 }
 
-/// A reference adapter on its model.
+/// A reference adapter on its model. Tiles are what products of the cpu alone read.
 GpuModel adapted(const std::string& adapter, const std::string& base, const std::string& name = "",
                  const Overrides& more = {}, double limit = 2e-5) {
   return {adapter + name, base,
-          Overrides{"peft.adapter=" + test_data("golden/" + adapter + "/adapter").string()} + more,
+          Overrides{"peft.adapter=" + test_data("golden/" + adapter + "/adapter").string(),
+                    "model.packed_weights=false"} +
+              more,
           limit};
 }
 
