@@ -23,13 +23,13 @@ std::vector<DryRun> stages_of(const Overrides& more) {
       more));
 }
 
-/// Bytes that a rank of each stage sends in a step.
-std::vector<int64_t> sent(const Overrides& more) {
+/// Bytes that a rank of each stage sends, or receives, in a step.
+std::vector<int64_t> sent(const Overrides& more, Collective operation = Collective::send) {
   std::vector<int64_t> bytes;
   for (const DryRun& run : stages_of(more)) {
     bytes.push_back(0);
     for (const GroupTraffic& one : run.traffic)
-      if (one.group == "pp" && one.operation == Collective::send) bytes.back() += one.bytes;
+      if (one.group == "pp" && one.operation == operation) bytes.back() += one.bytes;
   }
   return bytes;
 }
@@ -73,6 +73,8 @@ TEST(FrozenEncoder, NoGradientGoesBackToIt) {
             (std::vector{stream + encoded, stream}));
   EXPECT_EQ(sent(kDecoder + Overrides{"dist.ranks=3", kOwn + "2"}),
             (std::vector{encoded, encoded, int64_t{0}}));
+  EXPECT_EQ(sent(kDecoder + Overrides{"dist.ranks=3", kOwn + "2"}, Collective::receive),
+            (std::vector{int64_t{0}, encoded, encoded}));
   EXPECT_EQ(
       sent(kDecoder + Overrides{"dist.ranks=4", kOwn + "1", "model.tensor_model_parallel_size=2",
                                 "model.sequence_parallel=true"}),
