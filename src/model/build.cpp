@@ -299,27 +299,30 @@ ParameterPointer held_by(const ParameterPointer& parameter, const ModelPlace& pl
 }
 
 /// What leaves a chunk without the head: a block, the decoder's embedding or the head comes next.
-std::function<Edge(const RankContext&, const Batch&)> edge_behind(const ModelConfig& c,
-                                                                  const ChunkLayers& held,
-                                                                  int split_parts,
-                                                                  bool encoded_in_parts) {
+std::function<Edge(const RankContext&, const Batch&)> edge_behind(const Maker& m,
+                                                                  const ChunkLayers& held) {
+  const ModelConfig& c = m.config;
   if (held.ends_in_encoder() && held.encoder.of_images) {
-    return [c, split_parts, tower = held.encoder](const RankContext& context, const Batch& batch) {
-      return edge_behind_tower(c, tower, split_parts, context, batch);
+    return [c, parts = m.place.split_parts, tower = held.encoder](const RankContext& context,
+                                                                  const Batch& batch) {
+      return edge_behind_tower(c, tower, parts, context, batch);
     };
   }
   const bool in_encoder = held.ends_in_encoder();
   const bool stream = !in_encoder || !held.encoder.norm;
   const bool encoded =
       in_encoder ? held.encoder.norm : c.encoder.any() && held.first_block + held.blocks < c.layers;
+  const bool in_parts = in_encoder && encoded_in_parts(m), trains = encoded_needs_gradient(m);
   return [=, hidden = c.hidden](const RankContext& context, const Batch& batch) {
     Edge edge;
-    if (stream)
+    if (stream) {
       edge.push_back(stream_edge(context, in_encoder ? encoder_rows(batch).rows : batch, hidden));
+      edge.back().needs_gradient = !in_encoder || trains;
+    }
     if (encoded && encoder_rows(batch).encodes()) {
       const Batch& rows = encoder_rows(batch).rows;
-      edge.push_back(in_encoder && encoded_in_parts ? encoded_part_edge(context, rows, hidden)
-                                                    : encoded_edge(context, rows, hidden));
+      edge.push_back(in_parts ? encoded_part_edge(context, rows, hidden, trains)
+                              : encoded_edge(context, rows, hidden, trains));
     }
     return edge;
   };
@@ -472,7 +475,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       if (config.vision.any()) build_image_gather(maker, chunk.layers);
       if (encoded_in_parts(maker)) {
         chunk.layers.emplace_back(Layer{"encoder.parts", {}})
-            .segments.push_back(std::make_unique<EncodedPartsSegment>(config.hidden));
+            .segments.push_back(std::make_unique<EncodedPartsSegment>(
+                config.hidden, encoded_needs_gradient(maker)));
       }
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
@@ -512,7 +516,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));
     } else {
-      chunk.after = edge_behind(config, layers, place.split_parts, encoded_in_parts(maker));
+      chunk.after = edge_behind(maker, layers);
     }
     chunks.push_back(std::move(chunk));
   }

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "model/family.h"
+#include "model/frozen_encoder.h"
+#include "model/frozen_segments.h"
 #include "nn/cross_attention.h"
 #include "nn/embedding.h"
 #include "nn/encoded_parts.h"
@@ -46,7 +48,8 @@ std::unique_ptr<Segment> build_cross_attention(const BlockMaker& m, int64_t laye
                            c.hidden, c.qkv_bias, layer),
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.cross_projection),
                         c.hidden, c.heads * c.head_dim, c.projection_bias, layer),
-      ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale)};
+      ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
+      encoded_needs_gradient(m)};
   return std::make_unique<CrossAttentionSegment>(spec, std::move(parts), path,
                                                  layer + 1 == c.layers);
 }
@@ -64,7 +67,21 @@ BlockMaker encoder_maker(const BlockMaker& decoder) {
           false};
 }
 
+/// The segment, of which nothing is kept. Each of a layer by itself, so that the weights of one are
+/// expanded or gathered at a time.
+std::unique_ptr<Segment> forward_alone(std::unique_ptr<Segment> segment, const std::string& path) {
+  const auto names = segment->outputs();
+  std::vector<std::string> outputs(names.begin(), names.end());
+  Layer layer{path, {}};
+  layer.segments.push_back(std::move(segment));
+  return std::make_unique<FrozenSegments>(std::move(layer), std::move(outputs));
+}
+
 }  // namespace
+
+bool encoded_needs_gradient(const BlockMaker& maker) {
+  return !encoder_is_frozen(maker.config, maker.settings.adapters);
+}
 
 RelativeBias encoder_bias(const BlockMaker& decoder) {
   if (!decoder.config.encoder.any()) return {};
@@ -82,30 +99,39 @@ void build_encoder(const BlockMaker& decoder, const EncoderChunk& held,
   const ModelConfig& c = decoder.config;
   BlockMaker maker = encoder_maker(decoder);
   maker.relative = relative;
-  const auto add = [&](std::string path, std::unique_ptr<Segment> segment) -> Layer& {
+  const bool trains = encoded_needs_gradient(decoder);
+  const auto add = [&](std::string path) -> Layer& {
     Layer& layer = layers.emplace_back(Layer{std::move(path), {}});
     layer.of_encoder = true;
-    layer.segments.push_back(std::move(segment));
     return layer;
   };
+  const auto add_segment = [&](Layer& layer, std::unique_ptr<Segment> segment) {
+    layer.segments.push_back(trains ? std::move(segment)
+                                    : forward_alone(std::move(segment), layer.path));
+  };
   if (held.embedding) {
-    add("encoder.embedding",
+    add_segment(
+        add("encoder.embedding"),
         std::make_unique<EmbeddingSegment>(EmbeddingParts{
             tokens, nullptr, 0, c.embedding_scale, std::nullopt,
             ResidualDropout(c.embedding_dropout, "encoder.embedding.dropout"), c.padding_token}));
   }
   for (int64_t i = held.first_block; i < held.first_block + held.blocks; ++i) {
-    Layer& layer = add(maker.path(i), build_attention(maker, i, rotary));
+    Layer& layer = add(maker.path(i));
     layer.block = c.layers + c.mtp_layers + i;
     layer.encoder_block = i;
-    layer.segments.push_back(build_mlp(maker, i));
+    add_segment(layer, build_attention(maker, i, rotary));
+    add_segment(layer, build_mlp(maker, i));
   }
   if (!held.norm) return;
-  add("encoder.norm", std::make_unique<EncoderOutputSegment>(
-                          maker.make.norm("encoder.norm", maker.names.final_norm, c.hidden, c.norm,
-                                          stream_gradient(maker.settings))));
-  if (encoded_in_parts(decoder))
-    add("encoder.part", std::make_unique<EncodedPartSegment>(c.hidden));
+  add("encoder.norm")
+      .segments.push_back(std::make_unique<EncoderOutputSegment>(
+          maker.make.norm("encoder.norm", maker.names.final_norm, c.hidden, c.norm,
+                          stream_gradient(maker.settings)),
+          trains));
+  if (encoded_in_parts(decoder)) {
+    add("encoder.part").segments.push_back(std::make_unique<EncodedPartSegment>(c.hidden, trains));
+  }
 }
 
 }  // namespace viaduct

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/adapter_modules.h"
 #include "model/family.h"
+#include "model/frozen_encoder.h"
 #include "model/image_adapters.h"
 #include "model/model_config.h"
 
@@ -78,14 +79,16 @@ void add_encoder(const FlopSizes& s, double count, double length, FlopCount& flo
   const double h = static_cast<double>(s.hidden), kv_heads = static_cast<double>(s.key_value_heads),
                feed_forward = (s.gated_mlp ? 3 : 2) * h * static_cast<double>(s.feed_forward);
   const double key_value = 2 * h * kv_heads * static_cast<double>(s.head_dim);
+  const double passes = s.frozen ? 4 : 6, front = s.encoder_frozen ? 2 : passes;
   flops.token_part += 6 * s.encoder_adapter_parameters * count * tokens;
-  flops.token_part += (s.frozen ? 4 : 6) * count *
-                      (tokens * (encoder_layers * (attention + feed_forward) + layers * key_value) +
-                       length * layers * (attention - key_value));
-  const double pairs = encoder_layers * tokens * tokens + layers * tokens * length;
+  flops.token_part +=
+      count * (front * tokens * (encoder_layers * (attention + feed_forward) + layers * key_value) +
+               passes * length * layers * (attention - key_value));
+  const double pairs =
+      (s.encoder_frozen ? 2 : 6) * encoder_layers * tokens * tokens + 6 * layers * tokens * length;
   const double widths = 2 * static_cast<double>(s.heads) * static_cast<double>(s.head_dim);
-  flops.attention_part += 6 * widths * count * pairs;
-  flops.attention_part_full += 6 * widths * count * pairs;
+  flops.attention_part += widths * count * pairs;
+  flops.attention_part_full += widths * count * pairs;
 }
 
 /// Adds `count` documents of one length.
@@ -161,6 +164,7 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
   FlopSizes sizes = flop_sizes(config);
   sizes.frozen = adapters.any() || config.vision.freeze_text;
   if (!adapters.any()) return sizes;
+  sizes.encoder_frozen = encoder_is_frozen(config, adapters);
   const TensorNames& names = model_family(config.family).names;
   if (adapters.trained.contains(config.tied_embeddings ? names.token_embedding : names.head))
     sizes.trained_parameters =  // used once more by each layer of multi-token prediction
@@ -168,8 +172,10 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
   for (const AdaptableModule& module : adaptable_modules(config)) {
     const AdapterShape* shape = adapters.of(module.name);
     if (shape == nullptr || module.of_images) continue;
+    const double in =
+        (module.of_encoder && sizes.encoder_frozen ? 2.0 / 3 : 1) * static_cast<double>(module.in);
     (module.of_encoder ? sizes.encoder_adapter_parameters : sizes.adapter_parameters) +=
-        module.use * static_cast<double>(shape->rank * (module.in + module.out));
+        module.use * (static_cast<double>(shape->rank) * (in + static_cast<double>(module.out)));
   }
   return sizes;
 }

@@ -23,7 +23,8 @@
 // decoder's; pairs are all of a row's in the encoder, and decoder · encoder in cross attention.
 //
 // Beside adapters the model's weights are frozen: 4 · (matmul parameters) per token, for they have
-// no gradient, and 6 · (parameters of the adapters).
+// no gradient, and 6 · (parameters of the adapters). An encoder in which nothing trains counts its
+// forward alone, as keys and values of its output do.
 //
 // The dense formula: Narayanan et al. 2021 (arXiv 2104.04473, appendix), with causal halving and
 // without recomputation.
@@ -66,11 +67,14 @@ struct FlopSizes {
   bool mtp_experts = false;
   bool frozen = false;  // the weights above, beside adapters with this many parameters
   double adapter_parameters = 0;
-  double encoder_adapter_parameters = 0;  // of those that multiply the encoder's tokens
+  /// Of those that multiply the encoder's tokens; what they are reduced by has 2/3 where nothing
+  /// goes back.
+  double encoder_adapter_parameters = 0;
   double trained_parameters = 0;  // those of the weights that train nevertheless: the head's
   bool causal = true;             // false: encoders, which attend the whole square
   /// The layers of an encoder in front, of the same sizes, and the tokens of its rows.
   int64_t encoder_layers = 0, encoder_length = 0;
+  bool encoder_frozen = false;  // nothing goes back to it
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
   /// Tokens of a chunk of attention of each layer (0: not in chunks); empty: no layer has chunks.

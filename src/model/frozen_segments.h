@@ -24,7 +24,10 @@ class FrozenSegments final : public Segment {
   void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
   std::vector<const Parameter*> parameters() const override;
   std::vector<const Parameter*> read_backward() const override { return {}; }
-  std::string_view name() const override { return "frozen_segments"; }
+  /// Of one segment, its own.
+  std::string_view name() const override {
+    return layer_.segments.size() == 1 ? layer_.segments.front()->name() : "frozen_segments";
+  }
 
  private:
   Layer layer_;

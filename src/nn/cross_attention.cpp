@@ -20,7 +20,8 @@ Edge CrossAttentionSegment::inputs(const RankContext& context, const Batch& batc
   const EncoderRows& from = encoder_rows(batch);
   Edge edge{stream_edge(context, batch, parts_.projection.weight()->shape[0])};
   if (from.encodes())
-    edge.push_back(encoded_edge(context, from.rows, parts_.key_value.weight()->shape[1]));
+    edge.push_back(encoded_edge(context, from.rows, parts_.key_value.weight()->shape[1],
+                                parts_.input_gradient));
   return edge;
 }
 
@@ -93,8 +94,9 @@ TensorSet CrossAttentionSegment::forward(RankContext& context, const Batch& batc
   const auto attend = [&]() -> Operand {  // [T, N · Dv]
     if (context.cross_cache != nullptr)
       return attend_kept(context, batch, std::move(normed), in, saved);
-    const Tensor encoded = in.get(kEncoded);   // [stream tokens of the encoder's rows, H]
-    saved.keep_here(this, kEncoded, encoded);  // all blocks keep it: none of them may offload it
+    const Tensor encoded = in.get(kEncoded);  // [stream tokens of the encoder's rows, H]
+    // All blocks whose gradients of weights read it keep it: none of them may offload it.
+    if (parts_.key_value.has_weight_half()) saved.keep_here(this, kEncoded, encoded);
     const AttentionHeads heads = project(context, batch, std::move(normed), encoded, saved);
     return core_.forward(context, batch, heads, saved);
   };
@@ -130,8 +132,8 @@ TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Ba
                                                   const TensorSet& d_out, SavedStore& saved,
                                                   bool both) {
   const AttentionSpec& spec = core_.spec();
-  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).keys;
-  saved.take(this, kEncoded);
+  const int64_t tokens = batch.tokens();
+  if (parts_.key_value.has_weight_half()) saved.take(this, kEncoded);
   const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
   const Tensor d_branch =
       parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
@@ -145,29 +147,38 @@ TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Ba
   // To the activation format.
   const Tensor d_query = context.activation({tokens, spec.heads * spec.head_dim});
   copy(context.ops, {d.q, d_query.view(d.q.shape())});
-  const Tensor d_key_value =
-      context.activation({keys, spec.kv_heads * (spec.head_dim + spec.value_dim)});
-  const auto [d_key, d_value] = split(d_key_value);
-  copy(context.ops, {d.k, d_key});
-  copy(context.ops, {d.v, d_value});
 
   // d_normed [stream tokens, H] = d_query · W_q
   const Tensor d_normed = parts_.query.backward_input(context, d_query, saved);
   TensorSet d_in(kHidden,
                  begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved));
+  key_value_gradient(context, batch, d, d_out, saved, d_in);
+  return d_in;
+}
+
+void CrossAttentionSegment::key_value_gradient(RankContext& context, const Batch& batch,
+                                               const AttentionHeads& d, const TensorSet& d_out,
+                                               SavedStore& saved, TensorSet& d_in) const {
+  const bool input = parts_.input_gradient;
+  if (!input && !parts_.key_value.has_weight_half()) return;
+  const AttentionSpec& spec = core_.spec();
+  // To the activation format.
+  const Tensor d_key_value = context.activation(
+      {encoder_rows(batch).keys, spec.kv_heads * (spec.head_dim + spec.value_dim)});
+  const auto [d_key, d_value] = split(d_key_value);
+  copy(context.ops, {d.k, d_key});
+  copy(context.ops, {d.v, d_value});
+  const EncoderTokens of_rows(context, batch);
+  if (!input) return parts_.key_value.keep_output_gradient(context, d_key_value, saved);
   // d_encoded [stream tokens of the encoder's rows, H] = d_key_value · W_kv, plus that of the
   // blocks behind
-  Tensor d_encoded = [&] {
-    const EncoderTokens of_rows(context, batch);
-    return parts_.key_value.backward_input(context, d_key_value, saved);
-  }();
+  Tensor d_encoded = parts_.key_value.backward_input(context, d_key_value, saved);
   if (d_out.has(kEncoded)) {
     const Tensor sum = context.activation(d_encoded.shape(), MemoryTag::activations);
     add(context.ops, {d_out.get(kEncoded), d_encoded, sum});
     d_encoded = sum;
   }
   d_in.set(kEncoded, d_encoded);
-  return d_in;
 }
 
 void CrossAttentionSegment::backward_weight(RankContext& context, const Batch& batch,

@@ -17,6 +17,7 @@ struct CrossAttentionParts {
   std::optional<Norm> input_norm;  // absent: the layers read the stream
   Linear query, key_value, projection;
   ResidualDropout residual;
+  bool input_gradient = true;  // of the encoder's output: something in front of it trains
 };
 
 class CrossAttentionSegment final : public Segment {
@@ -36,6 +37,10 @@ class CrossAttentionSegment final : public Segment {
   std::string_view name() const override { return "cross_attention"; }
 
  private:
+  /// The gradient d [T', K, D] of keys and [T', K, Dv] of values, as far as something needs it:
+  /// that of the encoder's output, with the one of the blocks behind in `d_out`, goes to `d_in`.
+  void key_value_gradient(RankContext& context, const Batch& batch, const AttentionHeads& d,
+                          const TensorSet& d_out, SavedStore& saved, TensorSet& d_in) const;
   /// Both halves, or only the first: then the projection's weight gradient remains to be done.
   TensorSet backward_through(RankContext& context, const Batch& batch, const TensorSet& d_out,
                              SavedStore& saved, bool both);

@@ -13,14 +13,15 @@ int64_t all_rows(const RankContext& context, const Batch& rows) {
 
 }  // namespace
 
-EdgeTensor encoded_part_edge(const RankContext& context, const Batch& rows, int64_t hidden) {
-  EdgeTensor edge = encoded_edge(context, rows, hidden);
+EdgeTensor encoded_part_edge(const RankContext& context, const Batch& rows, int64_t hidden,
+                             bool needs_gradient) {
+  EdgeTensor edge = encoded_edge(context, rows, hidden, needs_gradient);
   edge.shape = {split_rows(context, all_rows(context, rows)), hidden};
   return edge;
 }
 
 Edge EncodedPartSegment::inputs(const RankContext& context, const Batch& batch) const {
-  return {encoded_edge(context, batch, hidden_)};
+  return {encoded_edge(context, batch, hidden_, needs_gradient_)};
 }
 
 std::vector<std::string_view> EncodedPartSegment::outputs() const {
@@ -34,6 +35,7 @@ TensorSet EncodedPartSegment::forward(RankContext& context, const Batch&, const 
 
 TensorSet EncodedPartSegment::backward_input(RankContext& context, const Batch& batch,
                                              const TensorSet& d_out, SavedStore&) {
+  if (!needs_gradient_) return {};
   return TensorSet(kEncoded, gather_split_rows(context, d_out.get(kEncoded),
                                                all_rows(context, batch), MemoryTag::activations));
 }
@@ -41,7 +43,7 @@ TensorSet EncodedPartSegment::backward_input(RankContext& context, const Batch& 
 Edge EncodedPartsSegment::inputs(const RankContext& context, const Batch& batch) const {
   const EncoderRows& from = encoder_rows(batch);
   if (!from.encodes()) return {};
-  return {encoded_part_edge(context, from.rows, hidden_)};
+  return {encoded_part_edge(context, from.rows, hidden_, needs_gradient_)};
 }
 
 std::vector<std::string_view> EncodedPartsSegment::outputs() const {
@@ -62,6 +64,7 @@ TensorSet EncodedPartsSegment::forward(RankContext& context, const Batch& batch,
 
 TensorSet EncodedPartsSegment::backward_input(RankContext& context, const Batch&,
                                               const TensorSet& d_out, SavedStore&) {
+  if (!needs_gradient_) return {};
   return TensorSet(kEncoded, cut_split_rows(context, d_out.get(kEncoded)));
 }
 

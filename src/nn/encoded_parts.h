@@ -7,10 +7,12 @@
 
 namespace viaduct {
 
-/// At the end of an encoder with more tensor ranks: the rank's part of the rows.
+/// At the end of an encoder with more tensor ranks: the rank's part of the rows. `needs_gradient`:
+/// something in front of it trains.
 class EncodedPartSegment final : public Segment {
  public:
-  explicit EncodedPartSegment(int64_t hidden) : hidden_(hidden) {}
+  EncodedPartSegment(int64_t hidden, bool needs_gradient)
+      : hidden_(hidden), needs_gradient_(needs_gradient) {}
 
   Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override;
@@ -22,12 +24,14 @@ class EncodedPartSegment final : public Segment {
 
  private:
   int64_t hidden_;
+  bool needs_gradient_;
 };
 
 /// In front of a decoder with more tensor ranks: all rows from the parts.
 class EncodedPartsSegment final : public Segment {
  public:
-  explicit EncodedPartsSegment(int64_t hidden) : hidden_(hidden) {}
+  EncodedPartsSegment(int64_t hidden, bool needs_gradient)
+      : hidden_(hidden), needs_gradient_(needs_gradient) {}
 
   Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override;
@@ -40,9 +44,11 @@ class EncodedPartsSegment final : public Segment {
 
  private:
   int64_t hidden_;
+  bool needs_gradient_;
 };
 
-/// What passes between the two sides of an encoder's output; `rows`: the encoder's.
-EdgeTensor encoded_part_edge(const RankContext& context, const Batch& rows, int64_t hidden);
+/// What passes between the two sides of an encoder's output; as `encoded_edge`.
+EdgeTensor encoded_part_edge(const RankContext& context, const Batch& rows, int64_t hidden,
+                             bool needs_gradient);
 
 }  // namespace viaduct

@@ -19,13 +19,22 @@ Tensor stream_part(RankContext& context, const Tensor& all, MemoryTag tag) {
 
 }  // namespace
 
+Edge EncoderOutputSegment::inputs(const RankContext& context, const Batch& batch) const {
+  EdgeTensor stream = stream_edge(context, batch, norm_.features());
+  stream.needs_gradient = needs_gradient_;
+  return {stream};
+}
+
 std::vector<std::string_view> EncoderOutputSegment::outputs() const {
   return {kEncoded};
 }
 
 TensorSet EncoderOutputSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
                                         SavedStore& saved) {
-  const Tensor own = norm_.forward(context, in.get(kHidden), saved);  // [stream tokens, H]
+  // Without a gradient only the result outlives this call.
+  SavedStore forgotten(saved.keeps());
+  const Tensor own =  // [stream tokens, H]
+      norm_.forward(context, in.get(kHidden), needs_gradient_ ? saved : forgotten);
   Communicator& cp = context.groups.cp();
   if (cp.size() == 1) return TensorSet(kEncoded, own);
   const Tensor rows = gather_stream(context, own);  // whole ones of this context rank
@@ -38,6 +47,7 @@ TensorSet EncoderOutputSegment::forward(RankContext& context, const Batch&, cons
 
 TensorSet EncoderOutputSegment::backward_input(RankContext& context, const Batch&,
                                                const TensorSet& d_out, SavedStore& saved) {
+  if (!needs_gradient_) return {};
   Tensor dy = d_out.get(kEncoded);  // in the end [stream tokens, H], as d_in
   if (Communicator& cp = context.groups.cp(); cp.size() > 1) {
     // Each context rank has the gradient of all rows by its own tokens of the decoder.
@@ -56,6 +66,10 @@ std::vector<const Parameter*> EncoderOutputSegment::parameters() const {
   std::vector<const Parameter*> list;
   norm_.append_parameters(list);
   return list;
+}
+
+std::vector<const Parameter*> EncoderOutputSegment::read_backward() const {
+  return needs_gradient_ ? parameters() : std::vector<const Parameter*>();
 }
 
 }  // namespace viaduct

@@ -15,10 +15,12 @@ EncoderTokens::EncoderTokens(RankContext& context, const Batch& batch)
   context.token_index = encoder_rows(batch).rows.token_index;
 }
 
-EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden) {
+EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden,
+                        bool needs_gradient) {
   return {.name = std::string(kEncoded),
           .dtype = context.settings.precision.activation,
           .shape = {context.groups.cp().size() * rows.stream_tokens, hidden},
+          .needs_gradient = needs_gradient,
           .message_format = true,
           .stays = true};
 }

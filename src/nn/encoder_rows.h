@@ -43,7 +43,9 @@ class EncoderTokens {
 /// The output [stream tokens of the encoder's rows of all context ranks, H] of an encoder, normed,
 /// in the activation format; as a gradient, its sum over the layers that read it.
 inline constexpr std::string_view kEncoded = "encoded";
-/// Its declaration, for `hidden` features of the encoder's rows `rows`.
-EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden);
+/// Its declaration, for `hidden` features of the encoder's rows `rows`. `needs_gradient`: something
+/// in front of it trains.
+EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t hidden,
+                        bool needs_gradient);
 
 }  // namespace viaduct

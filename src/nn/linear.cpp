@@ -128,6 +128,19 @@ Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore
                    : input_gradient(context, dy, saved, epilogue);
 }
 
+void Linear::keep_output_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const {
+  // A trained weight's gradient may be part of the exchange of dx, and a row-parallel layer gathers
+  // dy for both.
+  if (weight_->trained || !columns()) {
+    backward_input(context, dy, saved);
+    return;
+  }
+  if (!terms_.any()) return;
+  const Tensor dz = terms_.have_magnitudes() ? terms_.magnitude_gradients(context, dy, saved) : dy;
+  keep_gradient(context, dz, Tensor(), {}, saved);
+  terms_.reduce_gradient(context, dz, saved);
+}
+
 Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                               const GemmEpilogue& epilogue) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);

@@ -54,6 +54,8 @@ class Linear {
   /// (row-parallel layers) the gradient of its `raised`, in place.
   Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue = {}) const;
+  /// The same where nothing needs dx: only what `backward_weight` reads of it.
+  void keep_output_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   /// dW [out, in] (= or +=) dyᵀ · x. Nothing is left to do if it ran during the exchange of the
   /// input gradient.
   void backward_weight(RankContext& context, SavedStore& saved) const;
@@ -70,6 +72,9 @@ class Linear {
   bool multiplies_all_rows(const RankContext& context) const {
     return overlap_.multiplies_all_rows(context);
   }
+  /// Whether the backward has a second half: the weight is trained, or has terms. Else no x is
+  /// kept.
+  bool has_weight_half() const { return weight_->trained || terms_.any(); }
   const std::shared_ptr<const Parameter>& weight() const { return weight_; }
   /// Output features held by this rank.
   int64_t outputs() const { return weight_->shape[0]; }
@@ -82,8 +87,6 @@ class Linear {
   /// magnitudes and dropout, and of rows that are multiplied as they arrive.
   bool adds_terms_in_product(const RankContext& context) const;
   bool adds_terms_in_gradient(const RankContext& context) const;
-  /// Whether the backward has a second half: the weight is trained, or has terms.
-  bool has_weight_half() const { return weight_->trained || terms_.any(); }
   /// x as the product reads it, which may be quantized, and as the terms do: the tensor.
   struct AdaptedInput {
     Operand of_product, of_terms;

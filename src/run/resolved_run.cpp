@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/frozen_encoder.h"
 #include "model/model_config.h"
 #include "pipeline/layer_map.h"
 #include "pipeline/pipeline_settings.h"
@@ -92,17 +93,20 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
   return s;
 }
 
-/// Without the blocks of a frozen vision tower, which keep nothing.
+/// Without the blocks of a frozen encoder or vision tower, which keep nothing.
 std::vector<ChunkLayers> with_kept_blocks(std::vector<ChunkLayers> layer_map,
-                                          const VisionConfig& vision) {
-  if (!vision.any() || !vision.freeze_tower) return layer_map;
+                                          const ModelConfig& model,
+                                          const AdapterSettings& adapters) {
+  const bool frozen =
+      model.vision.any() ? model.vision.freeze_tower : encoder_is_frozen(model, adapters);
+  if (!frozen) return layer_map;
   for (ChunkLayers& chunk : layer_map) chunk.encoder.blocks = 0;
   return layer_map;
 }
 
 MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model,
                                const std::vector<ChunkLayers>& chunks) {
-  const std::vector<ChunkLayers> layer_map = with_kept_blocks(chunks, model.vision);
+  const std::vector<ChunkLayers> layer_map = with_kept_blocks(chunks, model, config.peft.resolved);
   MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map, model.mtp_layers),
                         .second_memory = second_memory_settings(config.offload),
                         .packed_weights = config.packing.packed_weights.value(),
