@@ -1,7 +1,8 @@
 # Compiles several sources in one run of the compiler: shared headers are parsed, and shared templates compiled, once a batch.
 # This saves half the time of a build from scratch; afterwards each change compiles its whole batch. CI and ./viaduct.sh
 # build use batches in new build folders; with the preset alone every file is compiled by itself.
-option(VIADUCT_BATCHES "Compile sources in batches" OFF)
+set(VIADUCT_BATCHES OFF CACHE STRING "Compile sources in batches: ON, OFF, or those of tests")
+set_property(CACHE VIADUCT_BATCHES PROPERTY STRINGS ON OFF tests)
 set(VIADUCT_BATCH_SIZE 12 CACHE STRING "Sources of a batch")
 if(VIADUCT_BATCHES)
   # The system's own interpreter first: those of version managers take a tenth of a second to start, and it starts for each target.
@@ -17,7 +18,8 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_L
 # viaduct_batches(RESULT TARGET SOURCE…): sets RESULT to the sources that TARGET compiles instead of the given ones.
 function(viaduct_batches result target)
   set(${result} ${ARGN} PARENT_SCOPE)
-  if(NOT VIADUCT_BATCHES)
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  if(NOT VIADUCT_BATCHES OR (VIADUCT_BATCHES STREQUAL "tests" AND NOT folder MATCHES "^tests"))
     return()
   endif()
   set(sources "")
