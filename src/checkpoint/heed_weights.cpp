@@ -21,7 +21,7 @@ constexpr const char* kTies = "tie_word_embeddings";
 constexpr const char* kFurtherLayers = "num_nextn_predict_layers";
 
 /// Whether both tensors are there and hold other values. A tensor of another format or shape is
-/// another one.
+/// another one. Where files are mapped, both are only compared, not copied.
 bool differ(const TensorSource& weights, const std::string& a, const std::string& b) {
   const TensorInfo *first = weights.find(a), *second = weights.find(b);
   if (first == nullptr || second == nullptr) return false;
@@ -49,6 +49,19 @@ void heed_head(ModelConfig& config, const TensorSource& weights, const TensorNam
 void heed_missing_head(ModelConfig& config, const TensorSource& weights, const TensorNames& names) {
   if (!config.encoder.any() || config.tied_embeddings) return;
   if (!weights.contains(names.head + kWeight)) config.tied_embeddings = true;
+}
+
+/// A copy of the token table that another implementation may read as a table of its own:
+/// ConfigError.
+void check_table_copies(const TensorSource& weights, const TensorNames& names,
+                        const std::string& where) {
+  const std::string table = names.token_embedding + kWeight;
+  for (const std::string& copy : names.token_embedding_copies) {
+    VIADUCT_CHECK(ConfigError, !differ(weights, copy + kWeight, table),
+                  "{}: {} differs from {} in {}: the model has one token table for both stacks; "
+                  "expected a copy of it, or no such tensor",
+                  where, copy + kWeight, table, weights.where());
+  }
 }
 
 /// Layers of multi-token prediction that follow the model's in the file.
@@ -159,6 +172,7 @@ void heed_weights(ModelConfig& config, const TensorSource& weights, const std::s
   const TensorNames& names = model_family(config.family).names;
   heed_head(config, weights, names, where);
   heed_missing_head(config, weights, names);
+  check_table_copies(weights, names, where);
   heed_further_layers(config, weights, names, where);
   heed_unread(config, weights, names, where);
   heed_frequencies(config, weights, where);

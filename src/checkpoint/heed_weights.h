@@ -17,6 +17,8 @@ namespace viaduct {
 ///   num_nextn_predict_layers are not read;
 /// - copies of the tables in such layers that differ from the tables, and stored frequencies of
 ///   rotary positions that differ from the configured ones, are not read.
+/// ConfigError: copies of the one token table of T5's stacks that differ from it, or constants that
+/// another model has.
 void heed_weights(ModelConfig& config, const TensorSource& weights, const std::string& where);
 
 /// The text of a config.json with the fields that heed_weights changed.

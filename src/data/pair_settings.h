@@ -10,6 +10,7 @@ namespace viaduct {
 struct Sentinels {
   int32_t first = 0;
   int64_t count = 0;
+  bool of_tokenizer = false;  // its tokens <extra_id_0>, …, as far as their ids go down by one
 };
 
 struct PairSettings {

@@ -1,8 +1,11 @@
 #include "data/span_dataset.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/philox.h"
+#include "base/units.h"
 #include "data/pair_row.h"
 #include "data/row_draws.h"
 
@@ -35,10 +38,15 @@ SpanLengths checked_lengths(const GptIndexRequest& request, int64_t length,
       noise.mean_length, lengths.target);
   VIADUCT_CHECK(ConfigError, lengths.spans <= settings.sentinels->count,
                 "dataset.mean_noise_span_length: {} makes {} spans of a text of {} tokens, but "
-                "there are {} sentinels; expected longer spans, a shorter "
-                "model.encoder_seq_length, or tokenizer.vocab_extra_ids={}",
-                noise.mean_length, lengths.spans, lengths.tokens, settings.sentinels->count,
-                lengths.spans);
+                "there {} {}; expected longer spans, a shorter model.encoder_seq_length, or {}",
+                noise.mean_length, lengths.spans, lengths.tokens,
+                settings.sentinels->count == 1 ? "is" : "are",
+                counted(settings.sentinels->count, "sentinel"),
+                settings.sentinels->of_tokenizer
+                    ? fmt::format("a tokenizer whose tokens <extra_id_0> to <extra_id_{}> have ids "
+                                  "that go down by one from token {}",
+                                  lengths.spans - 1, settings.sentinels->first)
+                    : fmt::format("tokenizer.vocab_extra_ids={}", lengths.spans));
   VIADUCT_CHECK(ConfigError, !vocabulary_size || settings.sentinels->first < *vocabulary_size,
                 "dataset {}: the first sentinel is token {}, but the model's vocabulary has {}",
                 prefix, settings.sentinels->first, vocabulary_size.value_or(0));

@@ -227,8 +227,10 @@ void check_magnitudes(const AdapterSettings& settings, const ModelConfig& model,
 
 AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& model) {
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
-  VIADUCT_CHECK(ConfigError, !config.target_modules.empty(),
-                "peft.target_modules: empty; all-linear adapts every linear layer");
+  VIADUCT_CHECK(
+      ConfigError, !config.target_modules.empty(),
+      "peft.target_modules: empty; expected linear layers that get adapters (all-linear: all of "
+      "them), beside which peft.train trains others whole");
   const std::vector<bool> wanted = matched(config.target_modules, "target_modules", modules, model);
   const std::vector<bool> left_out =
       matched(config.exclude_modules, "exclude_modules", modules, model);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/units.h"
 #include "device/device.h"
 #include "model/adapter_modules.h"
 #include "model/family.h"
@@ -102,6 +103,28 @@ std::vector<std::string> table_copies(const ModelConfig& model) {
   }
   if (model.tied_embeddings) copies.push_back(family.names.head);
   return copies;
+}
+
+std::string frozen_matches(const std::vector<std::string>& patterns, const ModelConfig& model,
+                           const AdapterSettings& adapters) {
+  std::string text;
+  if (patterns.empty()) return text;
+  const std::vector<AdaptableModule> linear = adaptable_modules(model);
+  for (const std::string& pattern : patterns) {
+    std::vector<std::string> found;
+    for (const AdaptableModule& one : linear) {
+      if (is_projector(one) || adapters.of(one.name) != nullptr) continue;
+      if (names_module(pattern, one.name) || names_module(pattern, one.peft_name()))
+        found.push_back(one.name);
+    }
+    if (found.empty()) continue;
+    text += fmt::format(
+        "{}peft.train: {} also matches {} of the blocks ({}{}), which stay frozen: beside adapters "
+        "linear layers train by theirs (peft.target_modules)",
+        text.empty() ? "" : "; ", pattern, counted(std::ssize(found), "linear layer"),
+        found.front(), found.size() > 1 ? ", …" : "");
+  }
+  return text;
 }
 
 std::set<std::string> choose_trained(const std::vector<std::string>& patterns,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/model_config.h"
+#include "nn/adapter_settings.h"
 
 namespace viaduct {
 
@@ -27,5 +28,10 @@ std::vector<std::string> table_copies(const ModelConfig& model);
 /// the token table.
 std::set<std::string> choose_trained(const std::vector<std::string>& patterns,
                                      const ModelConfig& model);
+
+/// For the user: which linear layers of the blocks `patterns` match as well, which do not train
+/// whole beside adapters; those in `adapters` not among them. Empty: none.
+std::string frozen_matches(const std::vector<std::string>& patterns, const ModelConfig& model,
+                           const AdapterSettings& adapters);
 
 }  // namespace viaduct

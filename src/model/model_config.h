@@ -216,6 +216,8 @@ void check_model_config(const ModelConfig& config);
 /// "{}" is the layer number. Empty: the family has none.
 struct TensorNames {
   std::string token_embedding, position_embedding, final_norm, head;
+  /// Names under which some folders have the token table once more; they must equal it (T5).
+  std::vector<std::string> token_embedding_copies;
   int64_t rows_before_positions = 0;  // of the position table; no token looks them up (OPT)
   std::string embedding_norm;
   std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm, sinks;

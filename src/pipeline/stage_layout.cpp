@@ -1,5 +1,7 @@
 #include "pipeline/stage_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -107,10 +109,16 @@ std::vector<ChunkLayers> parse_stage_layout(const OneOrList<std::string>& layout
   const auto count = [&](char letter) {
     return std::count(letters.begin(), letters.end(), letter);
   };
+  const auto found_text = [&](char letter) {
+    if (count(letter) == 0) return std::string("none");
+    const std::string place =
+        fmt::format("letter {} of {}", letters.find(letter) + 1, letters.size());
+    return count(letter) == 1 ? place : fmt::format("{}, the first is {}", count(letter), place);
+  };
   if (count('E') != 1 || letters.front() != 'E')
-    problems.add("{}: expected one E, as the first letter; found {}", kName, count('E'));
+    problems.add("{}: expected one E, as the first letter; found {}", kName, found_text('E'));
   if (count('L') != 1 || letters.back() != 'L')
-    problems.add("{}: expected one L, as the last letter; found {}", kName, count('L'));
+    problems.add("{}: expected one L, as the last letter; found {}", kName, found_text('L'));
   const int64_t further = count('m');
   const size_t before_loss = letters.find_last_not_of("mL");
   if (further > 0 && letters.find('m') < (before_loss == std::string::npos ? 0 : before_loss)) {

@@ -1,12 +1,14 @@
 #include "plan/decision_path.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "plan/rules/figures.h"
+#include "plan/search_limits.h"
 
 namespace viaduct {
 namespace {
@@ -123,6 +125,10 @@ class Walk {
                         ? "FP32 (BF16 frees 2 bytes a parameter and takes 4/dp for the update)"
                         : "BF16",
                     choice_name_or(c.recompute.recompute_granularity, "none")));
+    const std::vector<std::string> given = given_layout_fields(request_);
+    if (!given.empty())
+      at.lines.push_back(fmt::format("given and not used, since the path chooses them: {}",
+                                     fmt::join(given, ", ")));
   }
 
   void data_ranks() {

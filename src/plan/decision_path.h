@@ -23,7 +23,8 @@ struct DecisionPath {
 };
 
 /// Starts with data ranks alone, then tries tensor, context, expert and pipeline ranks, full
-/// sharding, placement, micro-batch. ConfigError if the model cannot be built.
+/// sharding, placement, micro-batch; an encoder is on the first stage. Fields of the layout that
+/// the request gives are named and not used. ConfigError if the model cannot be built.
 DecisionPath decision_path(const PlanRequest& request);
 
 }  // namespace viaduct

@@ -91,6 +91,8 @@ std::vector<int64_t> uneven_chunks(const SpaceLimits& limits, int64_t pp) {
 std::vector<int64_t> virtual_sizes(const SpaceLimits& limits, int64_t pp) {
   if (are_uneven(limits, pp)) return uneven_chunks(limits, pp);
   if (limits.vpp) return {*limits.vpp};
+  if (pp > 1 && limits.given_chunks % pp == 0 && limits.given_chunks > 0)
+    return {limits.given_chunks / pp};
   if (pp == 1 || limits.given_stages) return {1};
   const int64_t cut = limits.layers + limits.account_for_embedding + limits.account_for_loss;
   return divisors(cut / pp, cut / pp, {});

@@ -41,6 +41,8 @@ struct SpaceLimits {
   bool given_recompute = false, given_sharding = false, given_sequence_parallel = false;
   /// Stages are as the configuration describes them: any pp, one vpp as given or 1.
   bool given_stages = false;
+  /// Of a layout that is written out; 0: none. A rank has as many chunks as these are over pp.
+  int given_chunks = 0;
 };
 
 /// Those that the layouts have.

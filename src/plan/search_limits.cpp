@@ -14,7 +14,8 @@ namespace {
 /// The fields of a request, read and not resolved.
 struct Given {
   RunConfig config;
-  std::set<LayoutPart> fixed;  // by overrides
+  std::set<LayoutPart> fixed;       // by overrides
+  std::vector<std::string> fields;  // that fix them
 
   bool fixes(LayoutPart part) const { return fixed.contains(part); }
 };
@@ -29,11 +30,20 @@ void read(const PlanRequest& request, const Variant* variant, Given& given) {
   const Schema schema = run_schema(ignored);
   const ConfigOutcome given_here = read_config(schema, {{}, overrides}, problems);
   for (const auto& [name, value] : given_here.given)
-    if (const auto part = schema.find(name)->layout_part) given.fixed.insert(*part);
+    if (const auto part = schema.find(name)->layout_part) {
+      given.fixed.insert(*part);
+      given.fields.push_back(name);
+    }
   problems.throw_if_any();
 }
 
 }  // namespace
+
+std::vector<std::string> given_layout_fields(const PlanRequest& request) {
+  Given given;
+  read(request, nullptr, given);
+  return given.fields;
+}
 
 SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
                            const Variant* variant) {
@@ -78,6 +88,7 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
   space.given_stages = pipeline.pipeline_model_parallel_layout.has_value() ||
                        pipeline.num_layers_in_first_pipeline_stage.has_value() ||
                        pipeline.num_layers_in_last_pipeline_stage.has_value();
+  if (pipeline.pipeline_model_parallel_layout) space.given_chunks = pipeline.virtual_stages(1);
   if (pipeline.pipeline_schedule != PipelineOrder::one_f_one_b &&
       !space.vpp)  // others have a fixed number of chunks
     space.vpp = pipeline.pipeline_schedule == PipelineOrder::dualpipe_v ? 2 : 1;

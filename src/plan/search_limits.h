@@ -21,4 +21,7 @@ struct SearchLimits {
 SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
                            const Variant* variant = nullptr);
 
+/// The fields of the layout that the request's overrides give, by name.
+std::vector<std::string> given_layout_fields(const PlanRequest& request);
+
 }  // namespace viaduct

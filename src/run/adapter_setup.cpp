@@ -16,6 +16,7 @@
 #include "config/choice.h"
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
+#include "model/adapter_trained.h"
 #include "model/image_adapters.h"
 #include "run/adapter_fields.h"
 #include "run/graph_config.h"
@@ -238,6 +239,8 @@ std::vector<std::string> resolve_adapters(RunConfig& config, ModelConfig& model)
   if (peft.adapts())
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
+  if (std::string frozen = frozen_matches(peft.train, model, peft.resolved); !frozen.empty())
+    notes.push_back(std::move(frozen));
   freeze_images(peft.resolved, model.vision);
   take_dropout_position(config);
   if (model.mtp_layers > 0 && !config.train.skip_train)

@@ -70,10 +70,15 @@ bool has_tables(const RunSetup& setup) {
   return setup.config.peft.adapter && setup.config.peft.resolved.trained.contains(table);
 }
 
-/// Whether adapters are all that trains: new rows stay as they begin.
-bool freezes_tables(const RunSetup& setup) {
-  return setup.config.peft.any() && setup.config.peft.resolved.trained.empty() &&
-         !setup.config.train.skip_train;
+/// The new rows that stay as they begin beside adapters; empty: none.
+std::string frozen_rows(const RunSetup& setup) {
+  if (!setup.config.peft.any() || setup.config.train.skip_train) return "";
+  const TensorNames& names = model_family(setup.model.family).names;
+  const std::set<std::string>& trained = setup.config.peft.resolved.trained;
+  const bool table = trained.contains(names.token_embedding);
+  const bool head = setup.model.tied_embeddings ? table : trained.contains(names.head);
+  if (table && head) return "";
+  return table ? "those of the head" : head ? "those of the embedding" : "they";
 }
 
 }  // namespace
@@ -104,13 +109,15 @@ void take_new_rows(RunSetup& setup, int64_t rows) {
     start += fmt::format(", and {} without a token as ", counted(others, "row"));
   if (others > 0) start += "the mean of all rows";
   if (has_tables(setup)) start = "the adapter has them";
+  const std::string frozen = frozen_rows(setup);
   setup.notes.push_back(fmt::format(
       "model.vocab_size: {}, and the model in {} has {}: the {} of the embedding and of the head "
       "start as {}{}{}",
       wanted, where, rows, counted(wanted - rows, "new row"), start,
-      freezes_tables(setup) ? "; they do not train: peft.train with the embedding and the head "
-                              "trains them, and saves them with the adapter"
-                            : "",
+      frozen.empty() ? ""
+                     : "; " + frozen +
+                           " do not train: peft.train with the embedding and the head trains them, "
+                           "and saves them with the adapter",
       setup.config.peft.resolved.base_format == BaseFormat::blocks
           ? "; these tables are in the recipe's format, not in the file's blocks"
           : ""));

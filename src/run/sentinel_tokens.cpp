@@ -11,7 +11,7 @@ std::optional<Sentinels> sentinel_tokens(const Tokenizer* tokenizer, int64_t ext
     return tokenizer->find(fmt::format("<extra_id_{}>", number));
   };
   if (const auto first = id(0)) {
-    Sentinels sentinels{.first = *first, .count = 1};
+    Sentinels sentinels{.first = *first, .count = 1, .of_tokenizer = true};
     while (id(sentinels.count) == *first - sentinels.count) ++sentinels.count;
     return sentinels;
   }

@@ -166,7 +166,8 @@ FieldGroup validation_fields(ValidationConfig& config) {
              "the chat template, where data are conversations that have one, else texts that it "
              "continues; null: none.")
       .constraint(
-          "needs a tokenizer; excludes context parallelism and comm_overlap.tp_comm_overlap");
+          "needs a tokenizer; excludes context parallelism, stages of an encoder's own and "
+          "comm_overlap.tp_comm_overlap");
   group
       .field("sample_tokens", config.sample_tokens,
              "New tokens of an answer to sample_prompts, at most.")
@@ -197,7 +198,8 @@ FieldGroup logger_fields(LoggerConfig& config) {
              "kind of communication with the time spent waiting for it.")
       .range(0, 2);
   group.field("log_params_norm", config.log_params_norm,
-              "Metrics of a logged step have the norm of all weights after it (params_norm).");
+              "Metrics of a logged step have the norm of all weights that train after it "
+              "(params_norm); beside adapters the frozen ones are not in it.");
   group
       .field("log_num_zeros_in_grad", config.log_num_zeros_in_grad,
              "Metrics of a logged step have the number of zeros in its gradient "

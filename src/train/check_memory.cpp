@@ -5,21 +5,23 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "engine/memory_bill.h"
 
 namespace viaduct {
 namespace {
 
-std::string changes_text(const RunSetup& setup, GlobalRank rank, int64_t limit_bytes) {
-  const double end = steady_seconds() + kFittingSeconds;
-  const auto changes = changes_that_fit(setup, rank, limit_bytes);
+constexpr size_t kMostChanges = 3;
+
+std::string changes_text(const RunSetup& setup, GlobalRank rank, int64_t limit_bytes,
+                         double seconds) {
+  const double end = steady_seconds() + seconds;
+  const auto changes = changes_that_fit(setup, rank, limit_bytes, kMostChanges, seconds);
   if (changes.empty() && steady_seconds() > end)
     return fmt::format(
-        "no settings that make it fit were found in {:.0f} s, in which not all were tried: fewer "
+        "no settings that make it fit were found in {:.3g} s, in which not all were tried: fewer "
         "rows (train.micro_batch_size) and full recompute (model.recompute_granularity=full "
         "model.recompute_method=uniform model.recompute_num_layers=1) save the most; their "
         "--dry-run says what they take",
-        kFittingSeconds);
+        seconds);
   if (changes.empty())
     return "none of the settings that were tried makes it fit: use more ranks on more machines, or "
            "a smaller model";
@@ -32,7 +34,7 @@ std::string changes_text(const RunSetup& setup, GlobalRank rank, int64_t limit_b
 }  // namespace
 
 void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup& ranks,
-                  int ranks_here, double memory_bytes) {
+                  int ranks_here, double memory_bytes, double fitting_seconds) {
   const auto& offload = setup.config.offload;
   const int64_t second = planned.offload.most_bytes;
   VIADUCT_CHECK(
@@ -65,7 +67,7 @@ void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup
         format_bytes(static_cast<int64_t>(here)),
         ranks_here == 1 ? "only rank" : fmt::format("{} ranks", ranks_here),
         format_bytes(static_cast<int64_t>(memory_bytes)),
-        changes_text(setup, {static_cast<int>(first->rank)}, limit));
+        changes_text(setup, {static_cast<int>(first->rank)}, limit, fitting_seconds));
   }
   fail<ConfigError>("{}", ranks.first_text(text)->text);
 }

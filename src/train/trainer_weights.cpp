@@ -85,7 +85,9 @@ void Trainer::begin_adapters(bool resumes) {
     initialize_magnitudes(rank, engine_->store());
   }
   if (!leads()) return;
-  log_info("adapters of {} on {}{}", counted(std::ssize(run_.layers.adapters.modules), "layer"),
+  const size_t whole = run_.layers.adapters.trained.size();
+  log_info("adapters of {}{} on {}{}", counted(std::ssize(run_.layers.adapters.modules), "layer"),
+           whole > 0 ? fmt::format(", and {} as a whole,", counted(whole, "module")) : "",
            setup_.pretrained ? setup_.pretrained->path.string() : "random weights",
            adapter ? ", from " + *adapter : "");
 }

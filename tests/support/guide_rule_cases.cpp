@@ -204,6 +204,7 @@ void add_sharding(std::vector<RuleCase>& c) {
     };
   };
   add(c, "encoder-layout", own_tower(0.4, 4), own_tower(0.6, 1), own_tower(0.5, 1), kNot);
+  add(c, "encoder-layout", own_tower(1.2, 1), own_tower(1, 1), own_tower(1.05, 1), kNot);
   // Several stages, and more tensor ranks than the decoder's.
   c.push_back({"encoder-layout", RuleCase::holds, kFires, own_tower(0.6, 2)});
   c.push_back({"encoder-layout", RuleCase::holds, kFires, [=](Figures& f) {

@@ -135,7 +135,8 @@ TensorNames stack_names(const std::string& stack, int feed_forward) {
   names.up = dense + ".DenseReluDense.wi_1";
   names.plain_up = dense + ".DenseReluDense.wi";
   names.down = dense + ".DenseReluDense.wo";
-  // Copies of the shared table, and a table that the first published files have and nothing reads.
+  names.token_embedding_copies = {"encoder.embed_tokens", "decoder.embed_tokens"};
+  // Beside these a table that the first published files have and nothing reads.
   names.ignored_suffixes = {"coder.embed_tokens.weight",
                             ".EncDecAttention.relative_attention_bias.weight"};
   return names;

@@ -50,16 +50,50 @@ Finding first_stage_layout(const Figures& f, const Thresholds& limits, const cha
   return finding;
 }
 
-/// Fewer stages of the encoder, whose ranks make further ones of the decoder where these divide.
-Advice with_encoder_stages(const Figures& f, int stages) {
+/// Another number of the encoder's stages: first with the ranks that it gives up as further stages
+/// of the decoder, or with those that it takes as fewer, where these divide; then with more or
+/// fewer data ranks.
+void add_encoder_stages(std::vector<Advice>& advice, const Figures& f, int stages) {
   std::vector<std::string> fields{
       fmt::format("model.encoder_pipeline_model_parallel_size={}", stages)};
   if (stages == 0) fields.emplace_back("model.encoder_tensor_model_parallel_size=0");
   const int freed = (f.encoder_stages() - stages) * f.config.parallel.encoder_tensor();
   const int pp = f.pp + freed / f.tp;
-  if (freed % f.tp == 0 && f.model.layers % (int64_t{1} * pp * f.vpp) == 0)
-    fields.push_back(fmt::format("model.pipeline_model_parallel_size={}", pp));
-  return change(std::move(fields));
+  if (freed % f.tp == 0 && pp > 0 && f.model.layers % (int64_t{1} * pp * f.vpp) == 0 &&
+      !f.config.pipeline.pipeline_model_parallel_layout) {
+    std::vector<std::string> both = fields;
+    both.push_back(fmt::format("model.pipeline_model_parallel_size={}", pp));
+    advice.push_back(change(std::move(both)));
+  }
+  advice.push_back(change(std::move(fields)));
+}
+
+/// Blocks that stages of the encoder divide among them.
+int encoder_blocks(const Figures& f) {
+  return static_cast<int>(f.model.vision.any() ? std::max<int64_t>(1, f.model.vision.read_layers())
+                                               : f.model.encoder.layers);
+}
+
+Finding small_stages(const Figures& f, double share, const std::string& text) {
+  int fewer = f.encoder_stages() - 1;
+  while (fewer > 0 && encoder_blocks(f) % fewer != 0) --fewer;
+  std::vector<Advice> advice;
+  add_encoder_stages(advice, f, fewer);
+  if (fewer > 0) add_encoder_stages(advice, f, 0);
+  return fires(Level::hint, text + ", and waits for the rest",
+               {{"encoder stage", share, "of a decoder's"}}, std::move(advice));
+}
+
+Finding large_stages(const Figures& f, double share, const std::string& text) {
+  const int blocks = encoder_blocks(f);
+  int more = f.encoder_stages() + 1;
+  while (more < blocks && blocks % more != 0) ++more;
+  if (more > blocks)
+    return not_applicable(text + ", and has no blocks for further stages of its own");
+  std::vector<Advice> advice;
+  add_encoder_stages(advice, f, more);
+  return if_gain(Level::hint, text + ", which wait for it",
+                 {{"encoder stage", share, "of a decoder's"}}, std::move(advice));
 }
 
 /// What Megatron's encoders could not have.
@@ -82,17 +116,11 @@ Finding encoder_layout(const Figures& f, const Thresholds& limits) {
   const double share = f.encoder_share();
   const std::string text = fmt::format(
       "a stage of the encoder computes {:.2f} times as long as one of the decoder", share);
-  if (share >= limits[Limit::encoder_share]) {
-    if (const auto beyond = beyond_megatron(f, own, f.config.parallel.encoder_tensor()))
-      return fires(Level::note, *beyond, {{"encoder stage", share, "of a decoder's"}});
-    return not_applicable(text);
-  }
-  const int64_t blocks =
-      tower ? std::max<int64_t>(1, f.model.vision.read_layers()) : f.model.encoder.layers;
-  int fewer = own - 1;
-  while (fewer > 0 && blocks % fewer != 0) --fewer;
-  return fires(Level::hint, text + ", and waits for the rest",
-               {{"encoder stage", share, "of a decoder's"}}, {with_encoder_stages(f, fewer)});
+  if (share < limits[Limit::encoder_share]) return small_stages(f, share, text);
+  if (share > 1 + limits[Limit::stage_skew]) return large_stages(f, share, text);
+  if (const auto beyond = beyond_megatron(f, own, f.config.parallel.encoder_tensor()))
+    return fires(Level::note, *beyond, {{"encoder stage", share, "of a decoder's"}});
+  return not_applicable(text);
 }
 
 }  // namespace viaduct::rules

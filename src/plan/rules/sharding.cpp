@@ -231,11 +231,12 @@ RuleGroup sharding_rules() {
         "NeMo guide, custom sharding", fsdp_buffers},
        {"encoder-layout", kPlan,
         "hint: a stage of the encoder computes less than encoder_share of one of the decoder "
-        "(wrong sizes are configuration errors); the first stage, if the encoder or a vision tower "
+        "(wrong sizes are configuration errors), or more than 1 + stage_skew of one; the first "
+        "stage, if the encoder or a vision tower "
         "is on it, more than 1 + stage_skew of the others; note: several stages of an encoder, or "
         "more tensor ranks than the decoder's, which Megatron did not have",
-        "Give a small encoder fewer stages, or the decoder's first one; the first stage fewer "
-        "layers beside a large one, or that a stage of its own.",
+        "Give a small encoder fewer stages, or the decoder's first one, and a large one more; the "
+        "first stage fewer layers beside a large one, or that a stage of its own.",
         "", "guides, encoders", encoder_layout},
        {"domain-straddle", kPlan,
         "warn: a tp, cp or ep group that fits a domain straddles two (dp if exposed > "

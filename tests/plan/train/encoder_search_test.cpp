@@ -114,6 +114,32 @@ TEST(EncoderSearch, StagesOfItsOwnWinWhereTheFirstStageWouldBeTheLongest) {
   EXPECT_DOUBLE_EQ(predict(read, request.cluster).step_seconds, best.prediction.step_seconds);
 }
 
+// Their bounds are lower than those of layouts with the encoder on the first stage, which are
+// nearer to their times: these make the first rows where the time is short.
+TEST(EncoderSearch, BeginsWithTheEncoderOnTheFirstStage) {
+  const PlanRequest request =
+      t5_request({"dist.ranks=3", "model.num_layers=6", "model.encoder_num_layers=6",
+                  "train.global_batch_size=6", "train.micro_batch_size=1"});
+  const SearchResult result =
+      search_layouts(request, {.time_limit_seconds = 1e-6, .first_row_seconds = 600, .threads = 1});
+  ASSERT_FALSE(result.candidates.empty());
+  for (const Candidate& c : result.candidates) EXPECT_EQ(c.layout.encoder_stages, 0);
+  EXPECT_GT(result.left, 0u);
+}
+
+// A layout that is written out has as many chunks a rank as it says.
+TEST(EncoderSearch, StagesThatAreWrittenOutHaveTheirChunks) {
+  const SearchResult result = search_layouts(
+      t5_request({"dist.ranks=4", "train.global_batch_size=8", "train.micro_batch_size=1",
+                  "model.pipeline_model_parallel_layout='Ettt|tt|tt|tL'"}),
+      kLong);
+  ASSERT_FALSE(result.candidates.empty());
+  EXPECT_TRUE(result.refused.empty());
+  std::set<std::pair<int, int>> found;  // stages, chunks of each
+  for (const Candidate& c : result.candidates) found.emplace(c.layout.pp, c.layout.vpp);
+  EXPECT_EQ(found, (std::set<std::pair<int, int>>{{2, 2}, {4, 1}}));
+}
+
 TEST(EncoderSearch, OverridesFixItsStagesAndTensorRanks) {
   const TemporaryFolder folder;
   const SearchResult result =

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/convert.h"
@@ -17,6 +20,9 @@ namespace {
 
 using test::bytes_of;
 using test::TemporaryFolder;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 using Tensors = std::map<std::string, Tensor>;
 
@@ -50,6 +56,23 @@ TEST(T5Folder, CopiesOfTheTableAreNotRead) {
   const ModelConfig model = read_model_config(folder);
   EXPECT_TRUE(model.tied_embeddings);
   EXPECT_NO_THROW(check_tensors_fit(model, *open_weights(folder)));
+}
+
+TEST(T5Folder, ATableOfOneStackThatDiffersIsRefused) {
+  for (const std::string stack : {"encoder", "decoder"}) {
+    Tensors tensors = weights_of(golden("t5"));
+    const std::string name = stack + ".embed_tokens.weight";
+    const Tensor& table = tensors.at("shared.weight");
+    tensors[name] = host_tensor(table.dtype(), table.shape());
+    std::memcpy(tensors[name].raw(), table.raw(), static_cast<size_t>(table.bytes()));
+    tensors[name].data<float>()[table.elements() - 1] += 1;
+    const TemporaryFolder to;
+    const ModelFolder folder = write(to, read_file(golden("t5") / "config.json"), tensors);
+    EXPECT_THAT([&] { read_model_config(folder); },
+                ThrowsMessage<ConfigError>(
+                    AllOf(HasSubstr(name + " differs from shared.weight in " + to.path().string()),
+                          HasSubstr("expected a copy of it, or no such tensor"))));
+  }
 }
 
 TEST(T5Folder, AHeadOfItsOwnIsRead) {

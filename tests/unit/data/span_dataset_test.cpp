@@ -17,6 +17,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using Ids = std::vector<int32_t>;
 
 constexpr int32_t kEnd = 1, kStart = 2, kPadding = 3, kFirstSentinel = 999;
@@ -159,6 +160,10 @@ TEST_F(Spans, WhatDoesNotFitIsRefusedWithWhatDoes) {
   config.spans = {.masking_probability = 0.5, .mean_noise_span_length = 1};
   EXPECT_THAT(error(),
               AllOf(HasSubstr("there are 10 sentinels"), HasSubstr("tokenizer.vocab_extra_ids=")));
+  config.pairs->sentinels->of_tokenizer = true, config.pairs->sentinels->count = 1;
+  EXPECT_THAT(error(), AllOf(HasSubstr("there is 1 sentinel; "),
+                             HasSubstr("have ids that go down by one from token "),
+                             Not(HasSubstr("vocab_extra_ids"))));
   config.spans = {};
   config.pairs->sentinels->first = 1000;
   EXPECT_THAT(error(), HasSubstr("the first sentinel is token 1000"));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/model_folder.h"
+#include "model/adapter_trained.h"
 #include "model/flops.h"
 #include "support/paths.h"
 
@@ -94,6 +95,20 @@ TEST(AdapterModules, OfImagesAreChosenWhereTheyAreNamed) {
   EXPECT_THAT([&] { choose_adapters(config, model); },
               ThrowsMessage<ConfigError>(
                   HasSubstr("is in a block of the vision tower that nothing reads")));
+}
+
+TEST(AdapterModules, LinearLayersThatStayFrozenAreSaid) {
+  const ModelConfig model = model_of("t5");
+  PeftConfig config;
+  config.scheme = AdapterScheme::lora;
+  config.target_modules = {"decoder.*", "encoder.block.0.layer.0.SelfAttention.q"};
+  config.train = {"encoder.*"};
+  const AdapterSettings settings = choose_adapters(config, model);
+  EXPECT_THAT(frozen_matches(config.train, model, settings),
+              AllOf(HasSubstr("peft.train: encoder.* also matches"),
+                    HasSubstr(" linear layers of the blocks (encoder.block.0.layer.0."
+                              "SelfAttention.k, …), which stay frozen")));
+  EXPECT_EQ(frozen_matches({"encoder.*.layer_norm", "shared"}, model, settings), "");
 }
 
 TEST(AdapterModules, AProjectorTrainsWholeUnderTheNameOfItsAdapters) {

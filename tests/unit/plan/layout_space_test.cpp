@@ -212,7 +212,13 @@ TEST(Contradictions, NameWhatExcludesWhat) {
               ElementsAre("train.micro_batch_size=3", "--global-batch 128"));
   l = limits(), l.experts = 8, l.ep = 3;
   EXPECT_THAT(no_layout_text(l),
-              testing::HasSubstr("model.expert_model_parallel_size=3 does not go with this model"));
+              testing::HasSubstr("model.expert_model_parallel_size=3 does not go with this model; "
+                                 "nearest: 2 or 4"));
+  l = limits(), l.encoder_layers = 4, l.encoder_stages = 9;
+  EXPECT_THAT(no_layout_text(l),
+              testing::HasSubstr("model.encoder_pipeline_model_parallel_size=9 does not go with "
+                                 "this model; nearest: 4"));
+  l = limits(), l.experts = 8, l.ep = 3;
   // Of two contradictions only the second is named: what the first needs is free by then.
   l.tp = 3;
   EXPECT_THAT(contradicting_sizes(l), ElementsAre("model.expert_model_parallel_size=3"));

@@ -153,7 +153,11 @@ TEST(GrownVocabulary, FewerTokensAreRefused) {
 TEST(GrownVocabulary, FrozenRowsAreSaid) {
   const RunSetup frozen =
       setup_of({"model.vocab_size=60", "peft.scheme=lora", "peft.dim=4"}, golden());
-  EXPECT_THAT(frozen.notes, Contains(HasSubstr("they do not train: peft.train")));
+  EXPECT_THAT(frozen.notes, Contains(HasSubstr("; they do not train: peft.train")));
+  const RunSetup half = setup_of(
+      {"model.vocab_size=60", "peft.scheme=lora", "peft.dim=4", "peft.train=[embed_tokens]"},
+      golden());
+  EXPECT_THAT(half.notes, Contains(HasSubstr("; those of the head do not train: peft.train")));
 }
 
 }  // namespace

@@ -60,8 +60,11 @@ TEST(ValidateParallel, LayoutText) {
   EXPECT_ONE("7 transformer layers (t), and model.num_layers = 8", pp(2), text + "Et*3|t*4,L");
   EXPECT_ONE("3 stages are not divisible by pipeline_model_parallel_size = 2; nearest: 2 or 4",
              pp(2), text + "Et*3|t*4|tL");
-  EXPECT_ONE("expected one E, as the first letter", pp(2), text + "t*4E|t*4L");
-  EXPECT_ONE("expected one L, as the last letter; found 0", pp(2), text + "Et*4|t*4");
+  EXPECT_ONE("expected one E, as the first letter; found letter 5 of 11", pp(2),
+             text + "t*4E|t*4L");
+  EXPECT_ONE("expected one E, as the first letter; found 2, the first is letter 1 of 12", pp(2),
+             text + "Et*4|Et*4L");
+  EXPECT_ONE("expected one L, as the last letter; found none", pp(2), text + "Et*4|t*4");
   EXPECT_ONE("1 layer of multi-token prediction (m), and model.mtp_num_layers = null", pp(2),
              text + "Et*4|t*4mL", "model.mtp_num_layers=null");
   EXPECT_ONE("0 layers of multi-token prediction (m), and model.mtp_num_layers = 2", pp(2),

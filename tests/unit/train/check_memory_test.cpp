@@ -15,6 +15,7 @@ namespace {
 using namespace test;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 TEST(CheckMemory, RanksOfAMachineShareIt) {
@@ -34,6 +35,10 @@ TEST(CheckMemory, RanksOfAMachineShareIt) {
     EXPECT_THAT(
         [&] { check_memory(setup, planned, world->host(), 2, 1); },
         ThrowsMessage<ConfigError>(HasSubstr("none of the settings that were tried makes it fit")));
+    EXPECT_THAT([&] { check_memory(setup, planned, world->host(), 2, 1.9 * bytes, 0); },
+                ThrowsMessage<ConfigError>(
+                    AllOf(HasSubstr("were found in 0 s, in which not all were tried: fewer rows"),
+                          Not(HasSubstr("none of the settings")))));
   });
 }
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <map>
 #include <set>
@@ -112,24 +115,32 @@ TEST(GuideRules, PackingNeedsTheLengthsOfConversations) {
   }
 }
 
-// Ranks that an encoder gives up make stages of the decoder.
-TEST(GuideRules, RanksOfASmallEncoderGoToTheDecoder) {
-  const auto advice = [](int own, int tensor) {
+// Ranks that an encoder gives up make stages of the decoder, or data ranks; those that it takes
+// come from there.
+TEST(GuideRules, RanksOfAnEncoderAreThoseOfTheDecoder) {
+  const auto advice = [](int own, int tensor, double share = 0.1) {
     Figures f = dense();
     test::set_sizes(f, 2, 1, 3);
     f.model.layers = 32, f.model.encoder.layers = 4;
     f.config.parallel.encoder_pipeline_model_parallel_size = own;
     f.config.parallel.encoder_tensor_model_parallel_size = tensor;
-    f.times->stage_compute = std::vector<double>(static_cast<size_t>(own), 0.1);
+    f.times->stage_compute = std::vector<double>(static_cast<size_t>(own), share);
     f.times->stage_compute.insert(f.times->stage_compute.end(), {1, 1, 1});
-    return rule_of("encoder-layout").check(f, {}).advice.at(0).overrides;
+    std::vector<std::string> texts;
+    for (const Advice& one : rule_of("encoder-layout").check(f, {}).advice)
+      texts.push_back(fmt::format("{}", fmt::join(one.overrides, " ")));
+    return texts;
   };
   const std::string stages = "model.encoder_pipeline_model_parallel_size=",
                     tensor = "model.encoder_tensor_model_parallel_size=",
                     pp = "model.pipeline_model_parallel_size=";
-  EXPECT_THAT(advice(1, 2), testing::ElementsAre(stages + "0", tensor + "0", pp + "4"));
-  EXPECT_THAT(advice(2, 2), testing::ElementsAre(stages + "1", pp + "4"));
-  EXPECT_THAT(advice(1, 1), testing::ElementsAre(stages + "0", tensor + "0"));  // half a stage
+  const std::string none = stages + "0 " + tensor + "0";
+  EXPECT_THAT(advice(1, 2), testing::ElementsAre(none + " " + pp + "4", none));
+  EXPECT_THAT(advice(2, 2), testing::ElementsAre(stages + "1 " + pp + "4", stages + "1", none));
+  EXPECT_THAT(advice(1, 1), testing::ElementsAre(none));  // half a stage
+  EXPECT_THAT(advice(1, 2, 2.5), testing::ElementsAre(stages + "2 " + pp + "2", stages + "2"));
+  EXPECT_THAT(advice(2, 4, 2.5), testing::ElementsAre(stages + "4"));  // none would be left
+  EXPECT_THAT(advice(4, 2, 2.5), testing::IsEmpty());
 }
 
 TEST(GuideRules, WhatIsSetIsNotAdvised) {
