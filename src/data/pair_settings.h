@@ -10,7 +10,8 @@ namespace viaduct {
 struct Sentinels {
   int32_t first = 0;
   int64_t count = 0;
-  bool of_tokenizer = false;  // its tokens <extra_id_0>, …, as far as their ids go down by one
+  /// They are its tokens <extra_id_0>, …, as far as their ids go down by one.
+  bool of_tokenizer = false;
 };
 
 struct PairSettings {

@@ -41,7 +41,7 @@ struct SpaceLimits {
   bool given_recompute = false, given_sharding = false, given_sequence_parallel = false;
   /// Stages are as the configuration describes them: any pp, one vpp as given or 1.
   bool given_stages = false;
-  /// Of a layout that is written out; 0: none. A rank has as many chunks as these are over pp.
+  /// Chunks of a layout that is written out; 0: none. Each of pp ranks has its share of them.
   int given_chunks = 0;
 };
 
