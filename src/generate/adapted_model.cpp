@@ -45,19 +45,23 @@ SharedWeights::SharedWeights(const Model& model, std::unique_ptr<ParameterStore>
     VIADUCT_CHECK(ShapeError, found != paths.end() && found->second->shape == parameter->shape,
                   "shared weights: {} {} is no weight of the model beside this one",
                   parameter->path, to_string(parameter->shape));
-    in_base_[parameter] = found->second;
+    if (shared_.add(parameter).second) in_base_.push_back(found->second);
   }
 }
 
 Operand SharedWeights::acquire(const Parameter& parameter, WeightUse use, int64_t run) {
-  const auto shared = in_base_.find(&parameter);
-  return shared == in_base_.end() ? own_->acquire(parameter, use, run)
-                                  : base_.acquire(*shared->second, use, run);
+  const Parameter* shared = in_base(parameter);
+  return shared == nullptr ? own_->acquire(parameter, use, run) : base_.acquire(*shared, use, run);
 }
 
 void SharedWeights::release(const Parameter& parameter, WeightUse use) {
-  const auto shared = in_base_.find(&parameter);
-  shared == in_base_.end() ? own_->release(parameter, use) : base_.release(*shared->second, use);
+  const Parameter* shared = in_base(parameter);
+  shared == nullptr ? own_->release(parameter, use) : base_.release(*shared, use);
+}
+
+const Parameter* SharedWeights::in_base(const Parameter& parameter) const {
+  const auto place = shared_.find(&parameter);
+  return place ? in_base_[*place] : nullptr;
 }
 
 AdaptedModel::AdaptedModel(OpContext context, const ModelConfig& config,

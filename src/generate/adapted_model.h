@@ -3,14 +3,14 @@
 // weights that are its own (the adapter's, and modules of the model that train beside one), and a
 // view of both as one. So several adapters stand on one frozen model, which is in memory once.
 
-#include <map>
 #include <memory>
+#include <vector>
 
 #include "model/model.h"
 #include "nn/row_norms.h"
 #include "pipeline/parallelism.h"
-#include "sharding/by_path.h"
 #include "sharding/memory_settings.h"
+#include "sharding/parameter_index.h"
 #include "sharding/parameter_store.h"
 
 namespace viaduct {
@@ -30,9 +30,13 @@ class SharedWeights final : public WeightAccess {
   void release(const Parameter& parameter, WeightUse use) override;
 
  private:
+  /// The base's parameter in place of one of this model; null for those of its own store.
+  const Parameter* in_base(const Parameter& parameter) const;
+
   std::unique_ptr<ParameterStore> own_;
   ParameterStore& base_;
-  std::map<const Parameter*, const Parameter*, ByPath> in_base_;  // of this model: the base's
+  ParameterIndex shared_;                  // parameters of this model that the base has
+  std::vector<const Parameter*> in_base_;  // by their places there: the base's
 };
 
 class AdaptedModel {

@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "nn/linear_log.h"
 #include "nn/overlapped_gemm.h"
@@ -81,20 +83,19 @@ Tensor Linear::joined_forward(RankContext& context, StreamProduct product, const
   const bool gathers = columns() && stream_is_cut(context);
   const Tensor x = gathers ? gather_stream(context, in.of_terms.tensor()) : in.of_terms.tensor();
   const GemmEpilogue& epilogue = product.epilogue;
-  const ProductTerms joined = terms_.in_product(
+  ProductTerms joined = terms_.in_product(
       context, x, epilogue.activated && epilogue.gated ? product.columns() / 2 : 0, saved);
-  product.terms = joined.terms;
+  product.terms = std::move(joined.terms);
   product.reduction = joined.reduction;
-  const Tensor y = multiply(context, product, gathers ? Operand(x) : in.of_product, tag);
+  const Tensor y = multiply(context, std::move(product), gathers ? Operand(x) : in.of_product, tag);
   return columns() ? y : reduce_to_stream(context, y, tag);
 }
 
 Tensor Linear::joined_gradient(RankContext& context, StreamProduct product, const Operand& in,
                                const Tensor& dy, SavedStore& saved) const {
-  const ProductTerms joined =
-      terms_.in_gradient(context, terms_.reduce_gradient(context, dy, saved));
-  product.terms = joined.terms;
-  return multiply(context, product, in, MemoryTag::activations);
+  ProductTerms joined = terms_.in_gradient(context, terms_.reduce_gradient(context, dy, saved));
+  product.terms = std::move(joined.terms);
+  return multiply(context, std::move(product), in, MemoryTag::activations);
 }
 
 bool Linear::adds_bias_in_gemm(const RankContext& context) const {

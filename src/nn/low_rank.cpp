@@ -141,6 +141,7 @@ ProductTerms LowRankTerms::in_product(RankContext& context, const Tensor& x, int
   } else {
     reduced = reduce(context, x, saved);
   }
+  joined.terms.reserve(terms_.size());
   for (const Term& term : terms_) {
     const AcquiredWeight& b = joined.weights.emplace_back(
         context.weights, *term.b, WeightUse::forward, term_run(term.first_feature, half));

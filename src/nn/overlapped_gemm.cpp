@@ -27,18 +27,20 @@ GemmEpilogue rows_of(const GemmEpilogue& epilogue, int64_t begin, int64_t rows) 
   return part;
 }
 
-/// Rows of the whole product's `out` from those of x, `begin` of all.
-void multiply_rows(RankContext& context, const StreamProduct& product, const Operand& x,
-                   int64_t begin, const Tensor& out) {
+/// Rows of the whole product's `out` from those of x, `begin` of all. `terms`: with all rows.
+void multiply_rows(RankContext& context, const StreamProduct& product, std::vector<GemmTerm> terms,
+                   const Operand& x, int64_t begin, const Tensor& out) {
   GemmArgs args{product.form, x, product.weight, out.slice(0, begin, x.dim(0)), product.bias};
   args.epilogue = rows_of(product.epilogue, begin, x.dim(0));
   args.quantization = product.quantization;
-  args.terms = product.terms;
-  for (GemmTerm& term : args.terms) term.a = term.a.slice(0, begin, x.dim(0));
+  args.terms = std::move(terms);
+  for (GemmTerm& term : args.terms)
+    if (term.a.dim(0) != x.dim(0)) term.a = term.a.slice(0, begin, x.dim(0));
   args.reduction = product.reduction;
   if (args.reduction.any()) args.reduction.to = args.reduction.to.slice(0, begin, x.dim(0));
   args.spare_multiprocessors = product.spare_multiprocessors;
-  run_product(context.ops, args, {product.amax, {}}, product.rounding.rows(begin, x.dim(0)));
+  run_product(context.ops, std::move(args), {product.amax, {}},
+              product.rounding.rows(begin, x.dim(0)));
 }
 
 /// Where a product of `rows` rows goes.
@@ -94,7 +96,7 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
       messages.receive(rows_of(all, coming), previous, flow);
     }
     CommHandle moving = messages.start();
-    multiply_rows(context, product, rows_of(all, block), block * block_rows, out);
+    multiply_rows(context, product, product.terms, rows_of(all, block), block * block_rows, out);
     moving.wait();
   }
   if (gathered != nullptr) *gathered = all;
@@ -282,7 +284,13 @@ int64_t weight_run(const RankContext& context, const GemmOverlap& row, const Gem
 Tensor multiply(RankContext& context, const StreamProduct& product, const Operand& x,
                 MemoryTag tag) {
   const Tensor out = result_of(context, product, x.dim(0), tag);
-  multiply_rows(context, product, x, 0, out);
+  multiply_rows(context, product, product.terms, x, 0, out);
+  return out;
+}
+
+Tensor multiply(RankContext& context, StreamProduct&& product, const Operand& x, MemoryTag tag) {
+  const Tensor out = result_of(context, product, x.dim(0), tag);
+  multiply_rows(context, product, std::move(product.terms), x, 0, out);
   return out;
 }
 

@@ -55,5 +55,7 @@ Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
 /// The product without communication.
 Tensor multiply(RankContext& context, const StreamProduct& product, const Operand& x,
                 MemoryTag tag);
+/// The same of one that is not used again: its terms are not copied.
+Tensor multiply(RankContext& context, StreamProduct&& product, const Operand& x, MemoryTag tag);
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "sharding/parameter_entries.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -48,10 +49,9 @@ ParameterEntries::ParameterEntries(Device& device, const PrecisionRecipe& recipe
 }
 
 const ParameterEntry& ParameterEntries::at(const Parameter& parameter) const {
-  const auto found = by_address_.find(&parameter);
-  VIADUCT_CHECK(ShapeError, found != by_address_.end(), "parameter store: {} does not live here",
-                parameter.path);
-  return *found->second;
+  const auto place = places_.find(&parameter);
+  VIADUCT_CHECK(ShapeError, place, "parameter store: {} does not live here", parameter.path);
+  return entries_[*place];
 }
 
 ParameterEntry& ParameterEntries::at(const Parameter& parameter) {
@@ -109,9 +109,9 @@ void ParameterEntries::add_chunk(const std::vector<std::vector<ParameterUse>>& c
   std::vector<const Parameter*> parameters;
   std::vector<int> layers;
   for (const auto& [parameter, layer] : chunks[chunk]) {
-    const auto [place, first] = entries_.try_emplace(parameter);
-    ++place->second.uses;
-    by_address_[parameter] = &place->second;
+    const auto [place, first] = places_.add(parameter);
+    if (first) entries_.push_back({.parameter = parameter, .place = place});
+    ++entries_[place].uses;
     if (first) {
       parameters.push_back(parameter);
       layers.push_back(used_again(*parameter, chunks, chunk + 1) ? -1 : layer);

@@ -4,28 +4,29 @@
 // format), and the elements of a buffer among buckets, which are sent and gathered as one.
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "precision/recipe.h"
-#include "sharding/by_path.h"
 #include "sharding/offloaded_blocks.h"
 #include "sharding/parameter_buffer.h"
+#include "sharding/parameter_index.h"
 #include "sharding/parameter_use.h"
 #include "sharding/store_settings.h"
 
 namespace viaduct {
 
 struct ParameterEntry {
+  // What each use of a weight reads comes first, on neighbouring cache lines.
+  const Parameter* parameter = nullptr;
+  size_t place = 0;   // among the parameters in order of first use
+  size_t bucket = 0;  // among the buckets
+  int acquired = 0;
   Tensor weight, gradient;       // whole; undefined where this rank has shards
   size_t buffer = 0, index = 0;  // among the buffers, and among the buffer's parameters
-  size_t bucket = 0;             // among the buckets
   int layer = 0;                 // of its chunk (ParameterUse); -1: several layers use it
   int run = -1;                  // of the store's runs; -1: this rank updates none of it
   int uses = 0;                  // contributions of one backward
-  int acquired = 0;
   int64_t contributions = 0, expected = -1;  // in this step; -1: not known
   bool open = false;                         // a contribution is being written
   Tensor contribution;   // while open: what is written, if main gradients are narrower
@@ -57,7 +58,8 @@ class ParameterEntries {
   /// ShapeError for a parameter of another rank.
   const ParameterEntry& at(const Parameter& parameter) const;
   ParameterEntry& at(const Parameter& parameter);
-  std::map<const Parameter*, ParameterEntry, ByPath>& all() { return entries_; }
+  /// In order of first use.
+  std::vector<ParameterEntry>& all() { return entries_; }
 
   /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
@@ -103,9 +105,9 @@ class ParameterEntries {
   std::vector<const Parameter*> parameters_;
   std::vector<ParameterBuffer> buffers_;
   std::vector<ParameterBucket> buckets_;
-  std::map<const Parameter*, ParameterEntry, ByPath> entries_;
-  // Of `at`, which every use of a weight in a step calls: no comparisons of paths.
-  std::unordered_map<const Parameter*, ParameterEntry*> by_address_;
+  // In order of first use, which does not depend on addresses: records have their releases.
+  std::vector<ParameterEntry> entries_;
+  ParameterIndex places_;  // in `entries_`
 };
 
 }  // namespace viaduct

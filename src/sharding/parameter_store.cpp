@@ -83,9 +83,9 @@ void ParameterStore::publish_masters(OpContext& context) {
 }
 
 void ParameterStore::advance_generation() {
-  for (const auto& [parameter, e] : entries_.all()) {
+  for (const ParameterEntry& e : entries_.all()) {
     VIADUCT_CHECK(ShapeError, e.acquired == 0, "parameter store: {} is in use while weights change",
-                  parameter->path);
+                  e.parameter->path);
   }
   weights_->begin_generation();
   written_chunks_ = 0;
@@ -117,7 +117,7 @@ void ParameterStore::begin_step(OpContext& context) {
 
 void ParameterStore::expect_backwards(int64_t backwards) {
   if (!settings_.overlap_grad_reduce) return;
-  for (auto& [parameter, e] : entries_.all()) e.expected = e.uses * backwards;
+  for (ParameterEntry& e : entries_.all()) e.expected = e.uses * backwards;
   gradients_->expect();
 }
 
@@ -147,15 +147,16 @@ void ParameterStore::scale_means_of_other_grids(OpContext& context) {
 }
 
 Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64_t run) {
+  ParameterEntry& e = entries_.at(parameter);
   weights_->require(parameter);
   // A weight that passes through the memory of gradients has forms alone.
   const Tensor canonical = passes_gradients(parameter) ? Tensor() : weight(parameter);
   Operand found =
       parameter.stored && frozen_ ? frozen_->matrix(parameter, canonical, recipe_.weight)
       : entries_.stores_codes(parameter) && codes_ ? codes_->operand(parameter, canonical)
-      : forms_ ? forms_->form(parameter, use, run, canonical, generation_of(parameter))
+      : forms_ ? forms_->form(parameter, e.place, use, run, canonical, generation_of(parameter))
                : Operand(canonical);
-  ++entries_.at(parameter).acquired;
+  ++e.acquired;
   return found;
 }
 

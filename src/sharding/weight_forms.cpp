@@ -17,19 +17,32 @@ WeightForms::WeightForms(const OpContext& context, const std::vector<const Param
   for (const Parameter* parameter : parameters) {
     for (const WeightUse use : {WeightUse::forward, WeightUse::data_gradient}) {
       if (use == WeightUse::data_gradient && !with_gradients) continue;
-      const OperandForm form = wanted(*parameter, use, 0);
-      if (!form.plain()) derived(*parameter, form);
+      find(*parameter, use, 0);
     }
   }
 }
 
-Operand WeightForms::form(const Parameter& parameter, WeightUse use, int64_t run,
+Operand WeightForms::form(const Parameter& parameter, size_t place, WeightUse use, int64_t run,
                           const Tensor& canonical, int64_t generation) {
-  const OperandForm form = wanted(parameter, use, run);
-  if (form.plain()) return canonical;
-  Derived& held = derived(parameter, form);
+  if (use != WeightUse::forward && use != WeightUse::data_gradient) return canonical;
+  Remembered& known = remembered(place, use);
+  if (known.form == Remembered::kUnknown || known.run != run)
+    known = {find(parameter, use, run), run};
+  if (known.form == Remembered::kCanonical) return canonical;
+  Derived& held = forms_[static_cast<size_t>(known.form)];
   update(held, canonical, generation);
   return held.operand;
+}
+
+WeightForms::Remembered& WeightForms::remembered(size_t place, WeightUse use) {
+  const size_t i = 2 * place + (use == WeightUse::forward ? 0 : 1);
+  if (i >= remembered_.size()) remembered_.resize(2 * place + 2);
+  return remembered_[i];
+}
+
+int32_t WeightForms::find(const Parameter& parameter, WeightUse use, int64_t run) {
+  const OperandForm form = wanted(parameter, use, run);
+  return form.plain() ? Remembered::kCanonical : static_cast<int32_t>(derived(parameter, form));
 }
 
 void WeightForms::make(const Parameter& parameter, const Tensor& canonical, int64_t generation) {
@@ -90,13 +103,12 @@ Operand WeightForms::allocate(const Derived& held) const {
 }
 
 OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64_t run) const {
-  const bool product = use == WeightUse::forward || use == WeightUse::data_gradient;
   const GemmForm of = use == WeightUse::forward ? GemmForm::forward : GemmForm::data_gradient;
-  if (product && parameter.experts.any() && parameter.quantized)
+  if (parameter.experts.any() && parameter.quantized)
     return quantized_forms(of, recipe_.products).b;
   // The factors of adapters are read by products too.
   const bool factor = parameter.adapter && parameter.shape.rank() == 2 && !parameter.experts.any();
-  if (!product || !(parameter.multiplied || factor)) return {};
+  if (!parameter.multiplied && !factor) return {};
   GemmRequest request;
   request.form = of;
   request.dtype = format(parameter);
@@ -107,14 +119,14 @@ OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64
   return gemm_operand_forms(context_.ops, request).b;
 }
 
-WeightForms::Derived& WeightForms::derived(const Parameter& parameter, const OperandForm& form) {
+size_t WeightForms::derived(const Parameter& parameter, const OperandForm& form) {
   std::vector<size_t>& places = by_parameter_[&parameter];
   for (const size_t place : places)
-    if (forms_[place].form == form) return forms_[place];
+    if (forms_[place].form == form) return place;
   places.push_back(forms_.size());
   Derived& made = forms_.emplace_back(Derived{&parameter, form});
   if (held_) made.operand = allocate(made);
-  return made;
+  return forms_.size() - 1;
 }
 
 }  // namespace viaduct

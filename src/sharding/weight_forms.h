@@ -29,9 +29,10 @@ class WeightForms {
               bool with_gradients, bool held = true, DelayedScales* delayed = nullptr);
 
   /// The weight as products of `use` read it in runs of `run` columns. `canonical`: that of
-  /// `generation`, and the answer for every other use.
-  Operand form(const Parameter& parameter, WeightUse use, int64_t run, const Tensor& canonical,
-               int64_t generation);
+  /// `generation`, and the answer for every other use. `place`: the parameter's own number, the
+  /// same each time, from 0 on without large gaps: what products want of it is remembered by that.
+  Operand form(const Parameter& parameter, size_t place, WeightUse use, int64_t run,
+               const Tensor& canonical, int64_t generation);
   /// Makes all missing forms of the weight now, instead of at their first use.
   void make(const Parameter& parameter, const Tensor& canonical, int64_t generation);
   /// Forms are made once more at their next use: a graph that is captured from here on then has it.
@@ -53,9 +54,19 @@ class WeightForms {
   DType format(const Parameter& parameter) const {
     return parameter.format.value_or(recipe_.weight);
   }
+  /// The last answer for a parameter and a kind of product. It depends on nothing that changes.
+  struct Remembered {
+    static constexpr int32_t kUnknown = -2, kCanonical = -1;
+    int32_t form = kUnknown;  // or its place in forms_
+    int64_t run = 0;          // columns that this is the answer for
+  };
+  Remembered& remembered(size_t place, WeightUse use);
+  /// The place in forms_ of the form that is wanted, or Remembered::kCanonical.
+  int32_t find(const Parameter& parameter, WeightUse use, int64_t run);
   Operand allocate(const Derived& held) const;
   OperandForm wanted(const Parameter& parameter, WeightUse use, int64_t run) const;
-  Derived& derived(const Parameter& parameter, const OperandForm& form);
+  /// Its place in forms_.
+  size_t derived(const Parameter& parameter, const OperandForm& form);
   void update(Derived& held, const Tensor& canonical, int64_t generation);
 
   /// The largest magnitude that the scale of the whole weight is made for, of which `canonical` is
@@ -70,6 +81,9 @@ class WeightForms {
   DelayedScales* delayed_;
   std::vector<Derived> forms_;  // in the order of their making
   std::unordered_map<const Parameter*, std::vector<size_t>> by_parameter_;  // places in forms_
+  // Twice as many as places: of the forward's products and of the data gradient's. A step finds
+  // what it wants here, beside that of the weights that it reads before and after.
+  std::vector<Remembered> remembered_;
 };
 
 }  // namespace viaduct

@@ -128,6 +128,68 @@ TEST_F(ParameterStoreTest, DerivedWeightsAreMadeBeforeTheirFirstUse) {
             0);
 }
 
+TEST_F(ParameterStoreTest, ParametersOfOtherStoresAreRefused) {
+  store_.publish_masters(context_);
+  const Parameter other = make("other", {3, 5}, true);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(store_.acquire(other, WeightUse::forward, 0), ShapeError);
+    EXPECT_THROW(store_.release(other, WeightUse::forward), ShapeError);
+    const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
+  }
+}
+
+TEST_F(ParameterStoreTest, EachUseOfAWeightHasItsForm) {
+  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no products that read tiles here";
+  const OpTable ops = cpu_ops(CpuIsa::avx512_bf16);
+  OpContext context{*device_, ops};
+  Parameter second = make("second", {32, 64}, true);
+  matrix_.multiplied = second.multiplied = true;
+  ParameterStore store(*device_, precision_recipe("bf16_mixed"), {{&matrix_, &bias_, &second}}, {},
+                       self_groups());
+  for (const bool packed : {true, false, true}) {
+    store.derive_weights(context, packed);
+    store.publish_masters(context);
+    const auto check = [&](const Parameter& parameter, WeightUse use, int64_t run, bool tiles) {
+      const AcquiredWeight weight(store, parameter, use, run);
+      const OperandForm& form = weight.operand().form();
+      EXPECT_EQ(form.plain(), !(packed && tiles)) << describe(form);
+      EXPECT_EQ(weight.operand().shape(), parameter.shape);
+      if (form.plain()) return;
+      const bool forward = use == WeightUse::forward;
+      EXPECT_EQ(form.orientation, forward ? Orientation::row_wise : Orientation::column_wise);
+    };
+    for (int i = 0; i < 2; ++i) {
+      check(matrix_, WeightUse::forward, 0, true);
+      check(second, WeightUse::forward, 0, true);
+      check(second, WeightUse::forward, 8, false);  // runs that do not begin with a tile
+      check(second, WeightUse::forward, 16, true);
+      check(second, WeightUse::data_gradient, 0, true);
+      check(second, WeightUse::lookup, 0, false);
+      check(bias_, WeightUse::elementwise, 0, false);
+    }
+    store.advance_generation();
+  }
+}
+
+TEST_F(ParameterStoreTest, FormsAreMadeAgainAfterTheyWereForgotten) {
+  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no products that read tiles here";
+  const OpTable ops = cpu_ops(CpuIsa::avx512_bf16);
+  OpContext context{*device_, ops};
+  matrix_.multiplied = true;
+  WeightForms forms(context, {&matrix_}, precision_recipe("bf16_mixed"), self_groups(), true, true,
+                    /*held=*/false);
+  const Tensor canonical = context.allocate(DType::bf16, {3, 5}, MemoryTag::weights);
+  const auto of = [&](float value) {
+    fill(context, {canonical, value});
+    const Operand form = forms.form(matrix_, 0, WeightUse::forward, 0, canonical, 1);
+    return static_cast<float>(form.values().data<bfloat16>()[0]);
+  };
+  EXPECT_EQ(of(1), 1);
+  EXPECT_EQ(of(2), 1) << "made once in a generation";
+  forms.forget(matrix_);
+  EXPECT_EQ(of(3), 3);
+}
+
 TEST_F(ParameterStoreTest, FirstContributionOverwritesLaterOnesAdd) {
   for (int i = 0; i < 15; ++i) store_.main_gradient(matrix_).data<float>()[i] = 9;
   for (int i = 0; i < 3; ++i) store_.main_gradient(bias_).data<float>()[i] = 9;
