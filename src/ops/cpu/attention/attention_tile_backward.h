@@ -82,13 +82,32 @@ void load_queries(const AttentionHead& head, int64_t query, int64_t rows, Backwa
   }
 }
 
-/// The part of a block of scores in use: queries [begin, end) of the scratch, whole pairs of
-/// strips.
+/// A block of scores: `count` keys. Its queries are those of the scratch.
 struct Window {
   int64_t query, key;  // global index of the scratch's first query and of the block's first key
   int64_t count;       // keys
-  int64_t begin, end;  // multiples of 32
-  bool masked;
+};
+
+/// The queries [begin, end) of the scratch that see any of kTileDepth keys of a block, in whole
+/// pairs of strips; [clear_begin, clear_end) of them see all of these keys.
+struct SeenBy {
+  int64_t begin = 0, clear_begin = 0, clear_end = 0, end = 0;  // multiples of 32
+
+  SeenBy() = default;
+  /// The keys [j, j + kTileDepth) of the window, of which there are `rows` queries.
+  SeenBy(const AttentionHead& head, const Window& w, int64_t j, int64_t rows) {
+    const int64_t first = w.key + j, last = w.key + smaller(j + kTileDepth, w.count) - 1;
+    if (first > last) return;
+    const int64_t low = larger_of(0, first_query(head, first) - w.query);
+    const int64_t high = smaller(rows, end_query(head, last) - w.query);
+    if (low >= high) return;
+    begin = low / kTileDepth * kTileDepth;
+    end = tile_room(high);
+    clear_begin = smaller(end, tile_room(larger_of(begin, first_query(head, last) - w.query)));
+    clear_end = larger_of(0, end_query(head, first) - w.query) / kTileDepth * kTileDepth;
+    clear_end = larger_of(clear_begin, smaller(end, clear_end));
+  }
+  bool nothing() const { return begin >= end; }
 };
 
 /// Probabilities (times dropout) and gradients of 16 queries with one key.
@@ -122,9 +141,11 @@ inline ScoreGradient entry_of(const AttentionHead& head, const BackwardScratch& 
   return entry;
 }
 
-/// Converts scores and gradients of the keys [first, first + kTileScoreRows) of a block to tiles.
+/// Converts scores and gradients of the keys [first, first + kTileScoreRows) of a block and of the
+/// queries [begin, end) to tiles.
 template <bool kMasked, bool kCapped, bool kDropout>
-void make_tiles(const AttentionHead& head, const Window& w, int64_t first, BackwardScratch& s) {
+void make_tiles(const AttentionHead& head, const Window& w, int64_t first, int64_t begin,
+                int64_t end, BackwardScratch& s) {
   alignas(64) static constexpr int16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
                                                    37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
                                                    11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
@@ -135,7 +156,7 @@ void make_tiles(const AttentionHead& head, const Window& w, int64_t first, Backw
     const int64_t in_tile = j / kTileRows * kGradientStrip + j % kTileRows * kTileDepth;
     bfloat16* pairs =
         s.gradient_pairs + j / kTileDepth * kTileElements + j % kTileDepth / 2 * 2 * kTileColumns;
-    for (int64_t r = w.begin; r < w.end; r += 2 * kLanes) {
+    for (int64_t r = begin; r < end; r += 2 * kLanes) {
       __m512i d[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
 #pragma GCC unroll 2
       for (int row = 0; row < 2; ++row) {
@@ -167,7 +188,8 @@ void make_tiles(const AttentionHead& head, const Window& w, int64_t first, Backw
   }
 }
 
-using MakeTiles = void (*)(const AttentionHead&, const Window&, int64_t, BackwardScratch&);
+using MakeTiles = void (*)(const AttentionHead&, const Window&, int64_t, int64_t, int64_t,
+                           BackwardScratch&);
 MakeTiles make_tiles_for(const AttentionHead& head, bool masked) {
   static constexpr MakeTiles kAll[2][2][2] = {
       {{make_tiles<false, false, false>, make_tiles<false, false, true>},
@@ -183,31 +205,35 @@ MakeTiles make_tiles_for(const AttentionHead& head, bool masked) {
 struct BiasLines {
   const AttentionHead& head;
   const Window& w;
-  int64_t first;  // distance
+  int64_t queries;  // an upper bound, whole vectors
+  int64_t first;    // distance
   float bias[kKeyRoom + kQueryRoom];
   float gradients[kKeyRoom + kQueryRoom];
 
-  BiasLines(const AttentionHead& of, const Window& window)
-      : head(of), w(window), first(w.key + w.count - 1 - w.query - head.diagonal) {
+  BiasLines(const AttentionHead& of, const Window& window, int64_t rows)
+      : head(of),
+        w(window),
+        queries(tile_room(rows)),
+        first(w.key + w.count - 1 - w.query - head.diagonal) {
     if (head.bias != nullptr)
-      bias_line(head, first, -1, w.count - 1 + w.end, 1.0f / head.scale, bias);
+      bias_line(head, first, -1, w.count - 1 + queries, 1.0f / head.scale, bias);
     if (head.d_bias != nullptr) memset(gradients, 0, sizeof(gradients));
   }
   /// Adds the bias to the scores of `rows` keys from j on.
-  void add(int64_t j, int64_t rows, const BackwardScratch& s) const {
+  void add(int64_t j, int64_t rows, const SeenBy& seen, const BackwardScratch& s) const {
     for (int64_t row = 0; row < rows; ++row) {
-      add_vectors(bias + w.count - 1 - j - row + w.begin, w.end - w.begin,
-                  s.scores + row * kQueryStride + w.begin);
+      add_vectors(bias + w.count - 1 - j - row + seen.begin, seen.end - seen.begin,
+                  s.scores + row * kQueryStride + seen.begin);
     }
   }
-  void add_gradients(int64_t j, int64_t rows, const BackwardScratch& s) {
+  void add_gradients(int64_t j, int64_t rows, const SeenBy& seen, const BackwardScratch& s) {
     for (int64_t row = 0; row < rows; ++row) {
-      add_vectors(s.score_gradients + row * kQueryStride + w.begin, w.end - w.begin,
-                  gradients + w.count - 1 - j - row + w.begin);
+      add_vectors(s.score_gradients + row * kQueryStride + seen.begin, seen.end - seen.begin,
+                  gradients + w.count - 1 - j - row + seen.begin);
     }
   }
   void finish() const {
-    add_to_bias_gradient(head, first, w.count - 1 + w.end, 1.0 / static_cast<double>(head.scale),
+    add_to_bias_gradient(head, first, w.count - 1 + queries, 1.0 / static_cast<double>(head.scale),
                          gradients);
   }
 };
@@ -237,6 +263,110 @@ void add_to_queries(const AttentionHead& head, int64_t query, int64_t rows,
   }
 }
 
+/// Products with the tiles of a block of keys, added to the sums of dk, dv and dq.
+class GradientProducts {
+ public:
+  GradientProducts(const TileKernels& tiles, const TileBackward& problem, const BackwardScratch& s,
+                   int64_t first)
+      : tiles_(tiles), problem_(problem), s_(s), first_(first) {}
+
+  /// dv and dk of the keys [j, j + kTileDepth) of the window: sums over the queries that see them.
+  void keys(const Window& w, int64_t j, const SeenBy& seen) const {
+    const AttentionHead& head = problem_.head;
+    const int64_t rows = smaller(kTileDepth, w.count - j), key = w.key + j - first_;
+    const int64_t skipped = seen.begin / kTileDepth * kTileElements;
+    const int64_t tile = j / kTileRows * kGradientStrip + skipped;
+    TileProduct p{.rows = rows, .columns = head.value_width, .steps = 0};
+    p.steps = (seen.end - seen.begin) / kTileDepth;
+    p.accumulate = true;
+    p.a = s_.probabilities + tile, p.a_strip = kGradientStrip;
+    p.b = s_.d_out_depth + skipped, p.b_strip = kQueryRoom * kTileColumns;
+    p.c_stride = tile_room(head.value_width);
+    p.c = problem_.dv + key * p.c_stride;
+    tiles_.product(p);
+    p.columns = head.width;
+    p.a = s_.gradients + tile;
+    p.b = s_.q_depth + skipped;
+    p.c_stride = tile_room(head.width);
+    p.c = problem_.dk + key * p.c_stride;
+    tiles_.product(p);
+  }
+  /// dq of the queries [begin, end) of the scratch: sums over keys of the window, `steps` times
+  /// kTileDepth from j on.
+  void queries(const Window& w, int64_t j, int64_t steps, int64_t begin, int64_t end) const {
+    if (begin >= end) return;
+    TileProduct p{.rows = problem_.head.width, .columns = end - begin, .steps = steps};
+    const int64_t step = j / kTileDepth;
+    p.accumulate = true;
+    p.a = problem_.transposed.data + ((w.key - first_) / kTileDepth + step) * kTileElements;
+    p.a_strip = problem_.transposed.strip;
+    p.b = s_.gradient_pairs + begin / kTileColumns * kTransposedStrip + step * kTileElements;
+    p.b_strip = kTransposedStrip;
+    p.c = s_.dq + begin, p.c_stride = kQueryStride;
+    tiles_.product(p);
+  }
+
+ private:
+  const TileKernels& tiles_;
+  const TileBackward& problem_;
+  const BackwardScratch& s_;
+  int64_t first_;  // key of the run
+};
+
+/// Prefetches what is read after the products of a block, a part for each strip of keys, so that
+/// memory works while they are computed: the gradients to which its sums are added, and during the
+/// first keys of the block the next queries.
+void fetch_next(const TileBackward& problem, const Window& w, int64_t j, int64_t rows,
+                bool first_keys) {
+  const AttentionHead& head = problem.head;
+  if (problem.last) {
+    fetch_rows(head.dk, head.dk_token, w.key + j, w.key + j + rows, head.width);
+    fetch_rows(head.dv, head.dv_token, w.key + j, w.key + j + rows, head.value_width);
+  }
+  if (!first_keys) return;
+  constexpr int64_t kPart = kQueryRoom * kTileScoreRows / kKeyRoom;
+  const auto fetch = [&](auto* from, int64_t token, int64_t query, int64_t width) {
+    query += j / kTileScoreRows * kPart;
+    fetch_rows(from, token, query, smaller(query + kPart, head.queries), width);
+  };
+  fetch(head.dq, head.dq_token, w.query, head.width);
+  fetch(static_cast<const bfloat16*>(head.q), head.q_token, w.query + kQueryRoom, head.width);
+  fetch(static_cast<const bfloat16*>(head.d_out), head.out_token, w.query + kQueryRoom,
+        head.value_width);
+}
+
+/// Scores and their gradients of the keys [j, j + kTileDepth) of the window, as tiles.
+void score_tiles(const TileKernels& tiles, const TileBackward& problem, const Window& w, int64_t j,
+                 int64_t first, bool first_keys, const SeenBy& seen, BiasLines& bias,
+                 BackwardScratch& s) {
+  const AttentionHead& head = problem.head;
+  const int64_t columns = seen.end - seen.begin;
+  TileProduct scores{.rows = 0, .columns = columns, .steps = tile_steps(head.width)};
+  scores.b = s.q_columns + seen.begin / kTileColumns * s.q_strip, scores.b_strip = s.q_strip;
+  scores.c = s.scores + seen.begin, scores.c_stride = kQueryStride;
+  TileProduct gradients{.rows = 0, .columns = columns, .steps = tile_steps(head.value_width)};
+  gradients.b = s.d_out_columns + seen.begin / kTileColumns * s.d_out_strip;
+  gradients.b_strip = s.d_out_strip;
+  gradients.c = s.score_gradients + seen.begin, gradients.c_stride = kQueryStride;
+  const MakeTiles masked = make_tiles_for(head, true), clear = make_tiles_for(head, false);
+  for (const int64_t end = j + kTileDepth; j < end; j += kTileScoreRows) {
+    scores.rows = gradients.rows = smaller(kTileScoreRows, w.count - j);
+    if (scores.rows > 0) {
+      const int64_t strip = (w.key - first + j) / kTileRows;
+      fetch_next(problem, w, j, scores.rows, first_keys);
+      scores.a = problem.keys.data + strip * problem.keys.strip;
+      tiles.product(scores);
+      if (head.bias != nullptr) bias.add(j, scores.rows, seen, s);
+      gradients.a = problem.values.data + strip * problem.values.strip;
+      tiles.product(gradients);
+    }
+    masked(head, w, j, seen.begin, seen.clear_begin, s);
+    clear(head, w, j, seen.clear_begin, seen.clear_end, s);
+    masked(head, w, j, seen.clear_end, seen.end, s);
+    if (head.d_bias != nullptr && scores.rows > 0) bias.add_gradients(j, scores.rows, seen, s);
+  }
+}
+
 }  // namespace
 
 void attention_backward_block(const TileKernels& tiles, const TileBackward& problem, int64_t query,
@@ -255,65 +385,32 @@ void attention_backward_block(const TileKernels& tiles, const TileBackward& prob
   for (int64_t i = 0; i < tile_room(head.width) * kQueryStride; ++i) s.dq[i] = 0;
   {
     const TileScope scope(tiles);
+    const GradientProducts products(tiles, problem, s, first);
+    static_assert(kKeyRoom == 2 * kTileDepth);
     for (int64_t key = begin; key < end; key += kKeyRoom) {
-      Window w{query, key, smaller(kKeyRoom, end - key), 0, tile_room(rows), false};
-      const int64_t last_key = key + w.count - 1;
-      const int64_t low = larger_of(0, first_query(head, key) - query);
-      const int64_t high = smaller(rows, end_query(head, last_key) - query);
-      w.begin = low / kTileDepth * kTileDepth;
-      w.end = tile_room(high);
-      if (w.begin >= w.end) continue;
-      w.masked =
-          first_query(head, last_key) - query > w.begin || end_query(head, key) - query < w.end;
-      const int64_t columns = w.end - w.begin;
-      TileProduct scores{.rows = 0, .columns = columns, .steps = tile_steps(head.width)};
-      scores.b = s.q_columns + w.begin / kTileColumns * s.q_strip, scores.b_strip = s.q_strip;
-      scores.c = s.scores + w.begin, scores.c_stride = kQueryStride;
-      TileProduct gradients{.rows = 0, .columns = columns, .steps = tile_steps(head.value_width)};
-      gradients.b = s.d_out_columns + w.begin / kTileColumns * s.d_out_strip;
-      gradients.b_strip = s.d_out_strip;
-      gradients.c = s.score_gradients + w.begin, gradients.c_stride = kQueryStride;
-      const MakeTiles make = make_tiles_for(head, w.masked);
-      BiasLines bias(head, w);
-      for (int64_t j = 0; j < tile_room(w.count); j += kTileScoreRows) {
-        scores.rows = gradients.rows = smaller(kTileScoreRows, w.count - j);
-        if (scores.rows > 0) {
-          const int64_t strip = (key + j) / kTileRows;
-          scores.a = problem.keys.data + strip * problem.keys.strip;
-          tiles.product(scores);
-          if (head.bias != nullptr) bias.add(j, scores.rows, s);
-          gradients.a = problem.values.data + strip * problem.values.strip;
-          tiles.product(gradients);
-        }
-        make(head, w, j, s);
-        if (head.d_bias != nullptr && scores.rows > 0) bias.add_gradients(j, scores.rows, s);
-      }
+      const Window w{query, key, smaller(kKeyRoom, end - key)};
+      // Each half of the keys is multiplied with the queries that see it.
+      const SeenBy low(head, w, 0, rows), high(head, w, kTileDepth, rows);
+      if (low.nothing() && high.nothing()) continue;
+      BiasLines bias(head, w, rows);
+      const auto make_tiles = [&](int64_t j, const SeenBy& seen) {
+        if (!seen.nothing()) score_tiles(tiles, problem, w, j, first, key == begin, seen, bias, s);
+      };
+      make_tiles(0, low);
+      make_tiles(kTileDepth, high);
       if (head.d_bias != nullptr) bias.finish();
-
-      // Rows of the sums beyond the count get zeros added.
-      const int64_t skipped = w.begin / kTileDepth * kTileElements;
-      TileProduct p{.rows = w.count, .columns = head.value_width, .steps = columns / kTileDepth};
-      p.accumulate = true;
-      p.a = s.probabilities + skipped, p.a_strip = kGradientStrip;
-      p.b = s.d_out_depth + skipped, p.b_strip = kQueryRoom * kTileColumns;
-      p.c_stride = tile_room(head.value_width);
-      p.c = problem.dv + (key - first) * p.c_stride;
-      tiles.product(p);
-      p.columns = head.width;
-      p.a = s.gradients + skipped;
-      p.b = s.q_depth + skipped;
-      p.c_stride = tile_room(head.width);
-      p.c = problem.dk + (key - first) * p.c_stride;
-      tiles.product(p);
-
-      p.rows = head.width, p.columns = columns;
-      p.steps = tile_steps(w.count);
-      p.a = problem.transposed.data + key / kTileDepth * kTileElements;
-      p.a_strip = problem.transposed.strip;
-      p.b = s.gradient_pairs + w.begin / kTileColumns * kTransposedStrip;
-      p.b_strip = kTransposedStrip;
-      p.c = s.dq + w.begin, p.c_stride = kQueryStride;
-      tiles.product(p);
+      if (!low.nothing()) products.keys(w, 0, low);
+      if (!high.nothing()) products.keys(w, kTileDepth, high);
+      // Queries see the low half alone, both, or the high half alone.
+      if (high.nothing()) {
+        products.queries(w, 0, 1, low.begin, low.end);
+      } else if (low.nothing()) {
+        products.queries(w, kTileDepth, 1, high.begin, high.end);
+      } else {
+        products.queries(w, 0, 1, low.begin, smaller(high.begin, low.end));
+        products.queries(w, 0, 2, high.begin, low.end);
+        products.queries(w, kTileDepth, 1, larger_of(high.begin, low.end), high.end);
+      }
     }
   }
   add_to_queries(head, query, rows, s);

@@ -20,7 +20,7 @@ inline constexpr int64_t tile_room(int64_t size) {
   return (size + kTileDepth - 1) / kTileDepth * kTileDepth;
 }
 
-/// Keys (or values) of one document and key-value head as tiles.
+/// Keys (or values) of one document and key-value head, or of a run of its keys, as tiles.
 struct PackedKeys {
   const bfloat16* data = nullptr;
   int64_t strip = 0;  // elements between strips
@@ -34,12 +34,14 @@ struct TileForward {
 
 struct TileBackward {
   AttentionHead head;
+  // Of the keys of a run.
   PackedKeys keys;        // A: rows are keys, contracted D
   PackedKeys values;      // A: rows are keys, contracted Dv
   PackedKeys transposed;  // A: rows are D of the keys, contracted keys
   /// Sums of dk and dv of the run, dense rows of tile_room(D) and tile_room(Dv) from its first key.
   float* dk = nullptr;
   float* dv = nullptr;
+  bool last = false;  // these queries are the last of the run: its sums are added next
 };
 
 /// Keys that are summed together, so that their dk and dv stay in the L2 cache.

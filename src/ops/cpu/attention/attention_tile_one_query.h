@@ -5,20 +5,6 @@
 #include "ops/cpu/attention/attention_tile_forward.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
-namespace {
-
-/// Prefetches the rows [begin, end) of keys or values.
-inline void fetch_rows(const bfloat16* from, int64_t token, int64_t begin, int64_t end,
-                       int64_t width) {
-  constexpr int64_t kLine = 32;
-  for (int64_t j = begin; j < end; ++j) {
-    for (int64_t i = 0; i < width; i += kLine)
-      _mm_prefetch(reinterpret_cast<const char*>(from + j * token + i), _MM_HINT_T1);
-  }
-}
-
-}  // namespace
-
 void attention_one_query(const TileKernels& tiles, const AttentionHead& head, char* scratch) {
   ForwardScratch s(head, scratch);
   const int64_t rows = head.group;

@@ -21,6 +21,17 @@ inline int64_t end_query(const AttentionHead& head, int64_t j) {
   return head.window > 0 ? smaller(head.queries, j - head.diagonal + head.window) : head.queries;
 }
 
+/// Prefetches `width` elements of the rows [begin, end) into the L2 cache: the rows of a head are
+/// far apart in memory, where the hardware does not follow them.
+template <class T>
+inline void fetch_rows(const T* from, int64_t token, int64_t begin, int64_t end, int64_t width) {
+  constexpr auto kLine = static_cast<int64_t>(64 / sizeof(T));
+  for (int64_t j = begin; j < end; ++j) {
+    for (int64_t i = 0; i < width; i += kLine)
+      _mm_prefetch(reinterpret_cast<const char*>(from + j * token + i), _MM_HINT_T1);
+  }
+}
+
 /// Lanes l with low ≤ l < high.
 inline Mask lanes_between(int64_t low, int64_t high) {
   const auto below = [](int64_t n) { return n <= 0 ? 0u : n >= kLanes ? 0xffffu : (1u << n) - 1u; };

@@ -19,10 +19,8 @@ constexpr int64_t kStripGap = 64;
 
 /// How an operand of one document and key-value head is packed.
 enum class Packing {
-  key_columns,  // B: columns are keys, contracted the width
-  key_rows,     // A: rows are keys, contracted the width
-  key_depth,    // B: contracted keys, columns are the width
-  width_rows,   // A: rows are the width, contracted keys
+  key_columns,  // columns are keys, contracted the width
+  key_depth,    // contracted keys, columns are the width
 };
 
 /// All documents and heads of k or v in one packing: a part of the workspace.
@@ -54,8 +52,7 @@ class PackedOperand {
   /// Packs the keys [begin, begin + kPackKeys) of a document.
   void pack(const TileKernels& tiles, int64_t document, int64_t head, int64_t begin) const {
     const int64_t keys = std::min(kPackKeys, keys_of(document) - begin), width = tensor_.dim(2);
-    const bool by_keys = packing_ == Packing::key_columns || packing_ == Packing::key_rows;
-    const bool is_b = packing_ == Packing::key_columns || packing_ == Packing::key_depth;
+    const bool by_keys = packing_ == Packing::key_columns;
     const TileSource source{tensor_at(tensor_, offsets_[document] + begin, head),
                             DType::bf16,
                             tensor_.stride(0),
@@ -65,15 +62,14 @@ class PackedOperand {
     const int64_t strip = strip_of(document);
     bfloat16* to = data_ + (at(document, head).data - data_) +
                    (by_keys ? begin / kTileRows * strip : begin / kTileDepth * kTileElements);
-    (is_b ? tiles.pack_b : tiles.pack_a)(source, to, strip);
+    tiles.pack_b(source, to, strip);
   }
 
  private:
   int64_t keys_of(int64_t d) const { return offsets_[d + 1] - offsets_[d]; }
   int64_t strip_of(int64_t d) const {
-    const bool by_keys = packing_ == Packing::key_columns || packing_ == Packing::key_rows;
-    return by_keys ? tile_room(tensor_.dim(2)) * kTileRows
-                   : tile_room(keys_of(d)) * kTileRows + kStripGap;
+    return packing_ == Packing::key_columns ? tile_room(tensor_.dim(2)) * kTileRows
+                                            : tile_room(keys_of(d)) * kTileRows + kStripGap;
   }
   int64_t size_of(int64_t d) const {
     const int64_t width = tile_room(tensor_.dim(2));
@@ -155,14 +151,6 @@ struct ForwardOperands {
         values(args.v, Packing::key_depth, attention_documents(args.problem)) {}
 };
 
-struct BackwardOperands {
-  PackedOperand keys, values, transposed;
-  explicit BackwardOperands(const AttentionBackwardArgs& args)
-      : keys(args.k, Packing::key_rows, attention_documents(args.problem)),
-        values(args.v, Packing::key_rows, attention_documents(args.problem)),
-        transposed(args.k, Packing::width_rows, attention_documents(args.problem)) {}
-};
-
 static_assert(kBackwardKeys == kTileBackwardKeys);
 
 /// Keys whose dk and dv are summed in scratch.
@@ -172,11 +160,47 @@ int64_t backward_run_keys(const AttentionBackwardArgs& args) {
   return std::min(run, round_up_to(args.problem.max_keys, kTileBackwardKeys));
 }
 
+/// Keys and values of a run as tiles, in the scratch of a task, where its products find them in the
+/// L2 cache.
+struct RunOperands {
+  int64_t keys_strip, values_strip, transposed_strip;  // elements
+  int64_t keys, values, transposed;                    // elements of all strips
+
+  RunOperands(int64_t run, int64_t width, int64_t value_width)
+      : keys_strip(tile_room(width) * kTileRows),
+        values_strip(tile_room(value_width) * kTileRows),
+        transposed_strip(tile_room(run) * kTileRows + kStripGap),
+        keys(tile_room(run) * tile_room(width)),
+        values(tile_room(run) * tile_room(value_width)),
+        transposed(tile_room(width) / kTileRows * transposed_strip) {}
+
+  int64_t bytes() const { return (keys + values + transposed) * 2; }
+
+  /// Packs the keys [begin, end) of a head to `to` and gives them to `problem`.
+  void pack(const TileKernels& tiles, const AttentionHead& head, int64_t begin, int64_t end,
+            bfloat16* to, TileBackward& problem) const {
+    const int64_t count = end - begin;
+    const auto* k = static_cast<const bfloat16*>(head.k) + begin * head.k_token;
+    const auto* v = static_cast<const bfloat16*>(head.v) + begin * head.v_token;
+    tiles.pack_a({k, DType::bf16, head.k_token, false, count, head.width}, to, keys_strip);
+    problem.keys = {to, keys_strip};
+    to += keys;
+    tiles.pack_a({v, DType::bf16, head.v_token, false, count, head.value_width}, to, values_strip);
+    problem.values = {to, values_strip};
+    to += values;
+    tiles.pack_a({k, DType::bf16, head.k_token, true, head.width, count}, to, transposed_strip);
+    problem.transposed = {to, transposed_strip};
+  }
+};
+
 /// Floats of scratch of a task.
 int64_t backward_scratch(const AttentionBackwardArgs& args) {
   const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
-  return round_up_to(tile_backward_scratch(width, value_width), 64) / 4 +
-         backward_run_keys(args) * (tile_room(width) + tile_room(value_width));
+  const int64_t run = backward_run_keys(args);
+  return (round_up_to(tile_backward_scratch(width, value_width), 64) +
+          RunOperands(run, width, value_width).bytes()) /
+             4 +
+         run * (tile_room(width) + tile_room(value_width));
 }
 
 /// to[j] += sums[j] for `keys` rows.
@@ -189,18 +213,24 @@ void add_sums(const float* sums, int64_t stride, int64_t keys, int64_t width, fl
 
 /// All queries of a group of heads against the keys [begin, end), whose dk and dv are summed in
 /// `sums`, dense, and then added to the gradients.
-void backward_run(const TileKernels& tiles, const AttentionHead& group, TileBackward problem,
-                  int64_t begin, int64_t end, float* sums) {
+void backward_run(const TileKernels& tiles, const AttentionHead& group, int64_t begin, int64_t end,
+                  float* sums) {
   const int64_t width = tile_room(group.width), value_width = tile_room(group.value_width);
   const int64_t keys = tile_room(end - begin);
+  const RunOperands operands(keys, group.width, group.value_width);
+  TileBackward problem;
   problem.dk = sums;
   problem.dv = sums + keys * width;
-  char* scratch = reinterpret_cast<char*>(problem.dv + keys * value_width);
+  auto* packed = reinterpret_cast<bfloat16*>(problem.dv + keys * value_width);
+  operands.pack(tiles, group, begin, end, packed, problem);
+  char* scratch = reinterpret_cast<char*>(packed) + operands.bytes();
   std::fill_n(sums, keys * (width + value_width), 0.0f);
   for (int64_t member = 0; member < group.group; ++member) {
     problem.head = member_of(group, member);
-    for (int64_t query = 0; query < group.queries; query += kTileBackwardQueries)
+    for (int64_t query = 0; query < group.queries; query += kTileBackwardQueries) {
+      problem.last = member + 1 == group.group && query + kTileBackwardQueries >= group.queries;
       avx512_bf16::attention_backward_block(tiles, problem, query, begin, end, scratch);
+    }
   }
   add_sums(problem.dk, width, end - begin, group.width, group.dk + begin * group.dk_token,
            group.dk_token);
@@ -266,28 +296,18 @@ void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& ar
 }
 
 int64_t attention_tiles_backward_bytes(const AttentionBackwardArgs& args) {
-  const BackwardOperands operands(args);
-  return operands.keys.bytes() + operands.values.bytes() + operands.transposed.bytes() +
-         BackwardCut(args).bytes(backward_scratch(args));
+  return BackwardCut(args).bytes(backward_scratch(args));
 }
 
 void attention_backward_on_tiles(ThreadPool& pool, const AttentionBackwardArgs& args,
                                  const TileKernels& tiles, void* workspace) {
-  BackwardOperands operands(args);
-  char* scratch = pack_all(pool, tiles, args.problem, args.k.dim(1),
-                           {&operands.keys, &operands.values, &operands.transposed},
-                           static_cast<char*>(workspace));
   const int64_t run = backward_run_keys(args);
-  run_attention_backward(pool, args, BackwardCut(args), backward_scratch(args), scratch,
-                         [&](const AttentionHead& group, int64_t d, int64_t kv_head, int64_t first,
-                             int64_t last, float* sums) {
-                           const TileBackward problem{{},
-                                                      operands.keys.at(d, kv_head),
-                                                      operands.values.at(d, kv_head),
-                                                      operands.transposed.at(d, kv_head)};
+  run_attention_backward(pool, args, BackwardCut(args), backward_scratch(args), workspace,
+                         [&](const AttentionHead& group, int64_t, int64_t, int64_t first,
+                             int64_t last, float* scratch) {
                            for (int64_t begin = first; begin < last; begin += run)
-                             backward_run(tiles, group, problem, begin, std::min(last, begin + run),
-                                          sums);
+                             backward_run(tiles, group, begin, std::min(last, begin + run),
+                                          scratch);
                          });
 }
 
