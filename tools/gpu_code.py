@@ -18,7 +18,7 @@ skipped.
     tools/gpu_code.py build/cuda/report.txt --code build/cuda/libviaduct_cuda.so --write
     tools/gpu_code.py --page docs/cuda.md
 
-make the numbers of a library the budgets of its targets, and put those of kernels with matrix instructions into a page.
+make the numbers of a library the budgets of its targets, and put those of kernels with matrix instructions, and of those counted for an element, into a page.
 """
 
 import argparse
@@ -115,7 +115,7 @@ def main():
     parser.add_argument("--tools", metavar="FOLDER", default=ROOT / "build/gpu-code-env",
                         help="a Python environment that has cuobjdump (default: build/gpu-code-env)")
     parser.add_argument("--write", action="store_true", help="make the numbers of LIBRARY, and the spills of the report, the budgets")
-    parser.add_argument("--page", metavar="PAGE", type=Path, help="put the table of kernels with matrix instructions into PAGE")
+    parser.add_argument("--page", metavar="PAGE", type=Path, help="put the tables of kernels into PAGE")
     args = parser.parse_args()
     if args.write and (args.code is None or args.report is None):
         parser.error("--write needs a report (of the spills) and --code")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARDED = ["ddp.data_parallel_sharding_strategy=optim_grads_params", "ddp.use_distributed_optimizer=true"]
-LLAMA = ["configs/guides/llama3_8b.yaml", "dist.ranks=8", "model.context_parallel_size=1", *SHARDED]
+LLAMA = ["configs/guides/llama3_8b.yaml", "model.attention_backend=flash", "dist.ranks=8", "model.context_parallel_size=1", *SHARDED]
 # Mixtral 8x7B: the shape of its larger sister's file with other sizes.
-MIXTRAL = ["configs/guides/mixtral_8x22b.yaml", "dist.ranks=32", "model.num_layers=32", "model.hidden_size=4096", "model.num_attention_heads=32",
+MIXTRAL = ["configs/guides/mixtral_8x22b.yaml", "model.attention_backend=flash", "dist.ranks=32", "model.num_layers=32", "model.hidden_size=4096", "model.num_attention_heads=32",
            "model.ffn_hidden_size=14336", "model.moe_ffn_hidden_size=14336", "model.vocab_size=32000", "model.seq_length=4096",
            "model.max_position_embeddings=4096", "model.tensor_model_parallel_size=1", "model.pipeline_model_parallel_size=1",
            "model.context_parallel_size=1", "model.virtual_pipeline_model_parallel_size=null", "model.expert_model_parallel_size=8",

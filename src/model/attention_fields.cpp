@@ -7,11 +7,8 @@
 #include "base/units.h"
 
 namespace viaduct {
-namespace {
 
-/// Why flash kernels compute all attention in spite of attention_backend=fused.
-std::string no_library_attention(const ModelFields& m) {
-  if (m.attention_backend.value() != AttentionBackend::fused) return "";
+std::string without_library_attention(const ModelFields& m) {
   const auto without = [](std::string_view what) {
     return fmt::format("cuDNN computes no attention with {} here, flash kernels do", what);
   };
@@ -20,8 +17,6 @@ std::string no_library_attention(const ModelFields& m) {
   return reason_if(m.window_size.value() && m.window_layers.value().empty(),
                    without("model.window_size on every layer"));
 }
-
-}  // namespace
 
 void add_attention_fields(FieldGroup& group, ModelFields& config) {
   const auto all_windows = [&config] {
@@ -162,14 +157,20 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .planned_values({"off-by-one"}, "a logit of 0 in its place; nearest: learnable");
   group
       .field("attention_backend", config.attention_backend,
-             "How attention is computed; auto: flash, which holds no score matrix. fused: cuDNN "
-             "on cuda, where it supports the call, and flash elsewhere (docs/cuda.md). unfused: a "
-             "chain of ops over a matrix [heads, queries, keys] in FP32.")
+             "How attention is computed; auto: flash, which holds no score matrix, and fused on "
+             "GPUs of compute capability 9.0 or newer where cuDNN is found and computes attention "
+             "of the model. fused: cuDNN on cuda, where it supports the call, and flash elsewhere "
+             "(docs/cuda.md). unfused: a chain of ops over a matrix [heads, queries, keys] in "
+             "FP32.")
       .planned_values({"local"}, "the framework's own kernels; nearest: unfused")
       .constraint("fused needs dist.device=cuda, or a dry run for a GPU, and 16-bit activations")
       .alias("AttnBackend")
       .on_resume(resume::free)
-      .idle([&config] { return no_library_attention(config); });
+      .idle([&config] {
+        const bool asked =
+            config.attention_backend.value_or(AttentionBackend::flash) == AttentionBackend::fused;
+        return asked ? without_library_attention(config) : std::string();
+      });
   group
       .field("masked_softmax_fusion", config.masked_softmax_fusion,
              "attention_backend=unfused: scale, mask and softmax in one op; false: in three.")

@@ -54,7 +54,6 @@ void resolve_common(ModelFields& m) {
   m.attention_temperature_scale.resolve(std::nullopt);
   m.attention_temperature_length.resolve(std::nullopt);
   m.softmax_type.resolve(SoftmaxType::vanilla);
-  m.attention_backend.resolve(AttentionBackend::flash);
   m.position_embedding_type.resolve(PositionKind::rotary);
   m.alibi_bias_max.resolve(8.0);
   m.alibi_scaled.resolve(false);

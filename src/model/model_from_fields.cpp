@@ -258,8 +258,10 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.embedding_scale = fields.embedding_multiplier.value();
   model.residual_scale = fields.residual_multiplier.value();
   model.logit_scale = fields.logit_multiplier.value();
-  model.flash_attention = fields.attention_backend.value() != AttentionBackend::unfused;
-  model.library_attention = fields.attention_backend.value() == AttentionBackend::fused;
+  // auto: of models outside of runs (run/attention_backend.h).
+  const auto backend = fields.attention_backend.value_or(AttentionBackend::flash);
+  model.flash_attention = backend != AttentionBackend::unfused;
+  model.library_attention = backend == AttentionBackend::fused;
   model.masked_softmax_fusion = fields.masked_softmax_fusion;
   model.softmax_in_fp32 = fields.attention_softmax_in_fp32;
   model.rope_fusion = fields.apply_rope_fusion;

@@ -19,7 +19,7 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 9;
+  int version = 10;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
@@ -74,6 +74,8 @@ struct CudaBackend {
   GpuDescription (*describe_gpu)();
   /// "2.28.9" of the NCCL that ranks with a GPU each would use. DeviceError if there is none.
   std::string (*nccl_version)();
+  /// Why cuDNN cannot be used; "" if it can. Loads it.
+  std::string (*attention_library_problem)();
   /// Times the compute stream of a device that `make_device` has made, by events on the GPU.
   std::unique_ptr<Stopwatch> (*make_stopwatch)(Device& device);
 };

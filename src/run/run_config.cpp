@@ -5,6 +5,7 @@
 #include "config/catalogue.h"
 #include "hardware/cluster.h"
 #include "ops/cpu/cpu_ops.h"
+#include "run/attention_backend.h"
 #include "run/cuda_backend.h"
 #include "run/packed_weights.h"
 #include "run/packing_settings.h"
@@ -109,13 +110,16 @@ void resolve(RunConfig& config) {
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   config.dist.device.resolve(DeviceKind::cpu);
-  if (config.dist.on_cuda() && !config.cuda_target) config.cuda_target = cuda_backend().target();
+  const bool on_this_gpu = uses_this_gpu(config);
+  if (on_this_gpu) config.cuda_target = cuda_backend().target();
   if (config.dist.simulated()) {
     const Cluster cluster = load_cluster(config.dist.cluster.value_or(""));
     if (!config.cuda_target) config.cuda_target = cluster.gpu.architecture;
     auto& domain = config.dist.nvlink_domain_size;
     if (!domain && !cluster.gpu.is_cpu && cluster.domain > 1) domain = cluster.domain;
   }
+  if (config.model.attention_backend.is_auto() && config.model.missing().empty())
+    config.model.attention_backend.resolve(automatic_attention(config, on_this_gpu).backend);
   config.dist.symmetric_memory = wants_symmetric_memory(config);
   config.dist.cpu_isa.resolve(best_cpu_isa());
   resolve_packed_weights(config);

@@ -22,6 +22,7 @@
 #include "model/text_half.h"
 #include "ops/cpu/amx_problem.h"
 #include "run/adapter_setup.h"
+#include "run/attention_backend.h"
 #include "run/check_name_patterns.h"
 #include "run/encoder_support.h"
 #include "run/grown_vocabulary.h"
@@ -242,6 +243,12 @@ void limit_conversations(RunSetup& setup) {
   packing.limits.longest = std::min(packing.limits.longest.value_or(positions), positions);
 }
 
+/// Why attention is not by cuDNN where auto would take it.
+void note_attention(const RunConfig& config, bool on_this_gpu, std::vector<std::string>& notes) {
+  const std::string reason = automatic_attention(config, on_this_gpu).reason;
+  if (!reason.empty()) notes.push_back("model.attention_backend: auto is flash here: " + reason);
+}
+
 }  // namespace
 
 RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
@@ -259,7 +266,10 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     std::ranges::move(lines, std::back_inserter(setup.notes));
     note_determinism(setup);
   }
+  const bool chooses = config.model.attention_backend.is_auto();
+  const bool on_this_gpu = uses_this_gpu(config);
   resolve(config);
+  if (chooses) note_attention(config, on_this_gpu, setup.notes);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
   if (setup.pretrained) {
     check_rotary_order(*base, setup.model);

@@ -152,13 +152,11 @@ void Trainer::run_to_the_end() {
     if (std::find(skipped.begin(), skipped.end(), state_.step + 1) != skipped.end()) {
       skip_step();
     } else {
-      const bool first = !std::exchange(began_steps_, true);
-      if (first) meet_other_gpus();
+      if (state_.step == began_at_ + 1) meet_other_gpus();
       if (!step()) {
         failure = common_failure();
         break;
       }
-      if (first) meet_other_gpus();
     }
     const auto& interval = train.check_weight_hash_across_dp_replicas_interval;
     if (interval && state_.step % *interval == 0) check_replicas();

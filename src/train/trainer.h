@@ -112,8 +112,9 @@ class Trainer {
   /// left out. False on all ranks, with nothing updated, if a rank cannot read its rows:
   /// `common_failure` says why.
   bool step();
-  /// Before and after the first step of ranks with GPUs: all hosts are here, so that what GPUs do
-  /// at a first use does not meet operations of a rank that is ahead.
+  /// Before the second step of ranks with GPUs, as before the first (`stop_requested`): all hosts
+  /// are here, so that a first use in the first step or after it, as of what the step saves, does
+  /// not meet operations of a rank that is ahead.
   void meet_other_gpus();
   /// The engine's; what it throws before its update leaves a state that may be saved.
   StepResult finish_step(double scored);
@@ -174,7 +175,6 @@ class Trainer {
   int64_t total_steps_ = 0;           // when the run is done
   StepRecord record_;  // counters of the current step, if ranks communicate and the profiler is off
   double run_begin_ = 0;  // wall clock
-  bool began_steps_ = false;
   int64_t began_at_ = 0;
   /// Weights and `state_` are those of one whole step and right, and no save is being tried: an
   /// error that ends the run here is followed by a save.

@@ -26,8 +26,13 @@ TEST(DryRunTarget, AGpusKernelsAreShown) {
   for (const auto& use : document["stages"][0]["kernels"])
     products |= use["op"] == "gemm" && use["kernel"] == "cublaslt_bf16";
   EXPECT_TRUE(products);
-  EXPECT_THAT(test::run_viaduct(kRun + "--dry-run --full --target cuda:sm_100a").out,
-              AllOf(HasSubstr("kernels of a step on cuda:sm_100a"), HasSubstr("flash_mma")));
+  for (const auto& [backend, kernel] :
+       {std::pair("auto", "cudnn"), std::pair("flash", "flash_mma")}) {
+    EXPECT_THAT(test::run_viaduct(kRun + "model.attention_backend=" + backend +
+                                  " --dry-run --full --target cuda:sm_100a")
+                    .out,
+                AllOf(HasSubstr("kernels of a step on cuda:sm_100a"), HasSubstr(kernel)));
+  }
 }
 
 TEST(DryRunTarget, AnotherCpuIsSimulated) {

@@ -28,7 +28,10 @@ std::string properties(int capability) {
       R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)"
       R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":3201000,)"
       R"("l2CacheSize":62914560,"deviceName":"a GPU"}})",
-      10 * capability, capability >= 90 ? 232448 : 166912);
+      10 * capability,
+      capability >= 120  ? 101376
+      : capability >= 90 ? 232448
+                         : 166912);
 }
 
 LibraryAttention kind_of(int64_t documents, int64_t heads, int64_t kv_heads, int64_t queries,
@@ -78,7 +81,7 @@ class CudnnPlans : public testing::Test {
 };
 
 TEST_F(CudnnPlans, EveryTargetHasPlansWithinTheBound) {
-  for (const int capability : {80, 90, 100}) {
+  for (const int capability : {80, 90, 100, 120}) {
     for (LibraryAttention kind :
          {kind_of(1, 8, 8, 2048, 2048, 128, 128), kind_of(2, 8, 2, 1000, 1000, 64, 64),
           kind_of(3, 4, 4, 129, 65, 40, 72)}) {

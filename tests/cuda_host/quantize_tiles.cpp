@@ -88,5 +88,24 @@ TEST(QuantizeTiles, HaveTheBitsOfTheKernelForAnyRows) {
   }
 }
 
+/// Every exponent with the mantissas at which a scale changes: a group of 32 has one such number,
+/// so that the scale is that of the quotient.
+TEST(QuantizeTiles, HaveTheScaleOfTheQuotientForMagnitudesAroundEachStep) {
+  const uint32_t mantissas[] = {0, 1, 0x5fffff, 0x600000, 0x600001, 0x600002, 0x7fffff};
+  constexpr int64_t kColumns = 32, kRows = 256 * std::size(mantissas);
+  std::vector<Sixteen> memory(kRows * kColumns / 4);
+  auto* const bits = reinterpret_cast<uint32_t*>(memory.data());
+  for (int64_t r = 0; r < kRows; ++r)
+    bits[r * kColumns + r % kColumns] =
+        static_cast<uint32_t>(r / std::size(mantissas)) << 23 | mantissas[r % std::size(mantissas)];
+  for (const bool e5m2 : {false, true}) {
+    for (const bool powers : {false, true}) {
+      EXPECT_TRUE(codes_of(bits, Format::f32, kRows, kColumns, 1, 32, e5m2, powers, true) ==
+                  codes_of(bits, Format::f32, kRows, kColumns, 1, 32, e5m2, powers, false))
+          << (e5m2 ? " e5m2" : " e4m3");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace viaduct::cuda

@@ -42,6 +42,8 @@ struct RuntimeSettings {
   /// The first launch of a file of kernels that was not loaded before, of a kind of product and of
   /// a plan of cuDNN waits until the device has ended all its work.
   bool lazy_loading = false;
+  /// Until all devices of the process have, which may access each other's memory.
+  bool loads_wait_for_all = false;
 };
 
 struct RuntimeCounts {

@@ -105,7 +105,7 @@ MOE = ["model.family=mixtral", "model.num_moe_experts=4", "model.moe_router_topk
 # 20 steps: name, recipe, most difference of a loss from the cpu's, more settings, first target that has the products.
 STEPS = [
     ("fp32", "fp32", 2e-4, [], "sm_80"),
-    ("bf16_mixed", "bf16_mixed", 2e-2, [], "sm_80"),
+    ("bf16_mixed", "bf16_mixed", 2e-2, ["model.attention_backend=flash"], "sm_80"),
     ("bf16_mixed, attention by cuDNN", "bf16_mixed", 2e-2, ["model.attention_backend=fused"], "sm_80"),
     ("bf16_mixed, experts", "bf16_mixed", 2e-2, MOE, "sm_80"),
     ("FP8, current scales", "bf16_with_fp8_current_scaling_mixed", 5e-2, [], "sm_89"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "budgets"
 DYNAMIC = FOLDER / "dynamic_shared.tsv"
+FIRST = FOLDER / "first.tsv"
 
 
 @dataclass
@@ -57,6 +58,12 @@ def read(target, folder=FOLDER):
 def read_dynamic(file=DYNAMIC):
     """{kernel: bytes of shared memory that its launch asks for}, where it asks for some."""
     return {name: int(size) for name, size in (line.split("\t") for line in Path(file).read_text().splitlines()[1:])}
+
+
+def read_first(file=FIRST):
+    """{(kernel, target): (blocks, instructions per element)} of the first version of kernels that have become others."""
+    return {(name, target): (int(blocks), float(per_element))
+            for name, target, blocks, per_element in (line.split("\t") for line in Path(file).read_text().splitlines()[1:])}
 
 
 def is_kept(kernel):

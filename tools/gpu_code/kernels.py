@@ -12,7 +12,7 @@ MULTIPROCESSORS = {"sm_80": (164, 2048, 32), "sm_89": (100, 1536, 24), "sm_90a":
 RESERVED = 1024  # bytes of shared memory that each block takes besides its own; cuobjdump counts them from sm_90 on, where a kernel uses any
 REGISTERS, WARP_REGISTERS, LANES = 65536, 256, 32  # a warp gets a multiple of 256
 
-# Elements of a thread, in kernels that have no loop over them: the code is counted once, with the branches of all formats.
+# Elements of a thread, in kernels that have no loop over them: the code is counted once.
 ELEMENTS = {"quantize_tiles_kernel<": 64}
 
 RESOURCES = re.compile(r"REG:(\d+) .*SHARED:(\d+)")

@@ -5,19 +5,16 @@
 namespace viaduct::cuda {
 namespace {
 
-/// Of a call. Beyond it our own kernels, which hold no matrix, are used.
-constexpr int64_t kMostWorkspace = int64_t{4} << 30;
-/// Widest head with plans for every target.
-constexpr int64_t kMostWidth = 128;
-/// cuDNN reads runs of 16 bytes.
-constexpr int64_t kRun = 8;
+/// A backward is cut until its calls use no more, as far as it can be cut: rows of 8,192 tokens
+/// with groups of 4 heads, whose 256 blocks of 128 rows still keep a GPU busy.
+constexpr int64_t kWantedWorkspace = (int64_t{1} << 29) + (int64_t{64} << 20);
 /// Beyond the matrices: counters of the library, 256 bytes in 9.19.
 constexpr int64_t kSmallParts = 4096;
 
 bool has_plans_for(const Tensor& heads) {
   const int64_t width = heads.dim(2);
-  return width > 0 && width <= kMostWidth && width % kRun == 0 && heads.stride(0) % kRun == 0 &&
-         heads.stride(1) % kRun == 0;
+  return width > 0 && width <= kMostLibraryWidth && width % kLibraryRun == 0 &&
+         heads.stride(0) % kLibraryRun == 0 && heads.stride(1) % kLibraryRun == 0;
 }
 
 LibraryAttention::Strides strides_of(const Tensor& heads) {
@@ -61,21 +58,23 @@ int64_t next_divisor(int64_t of, int64_t below) {
   return below;
 }
 
-/// Cuts the op until a call fits: documents first, then key-value heads.
+/// Cuts the op until a call is small: documents first, then key-value heads. False if the smallest
+/// does not fit.
 bool cut(LibraryCalls& calls) {
   LibraryAttention& kind = calls.kind;
   const int64_t documents = kind.documents, kv_heads = kind.kv_heads;
   const int64_t group = kind.heads / kv_heads;
-  while (library_workspace(kind) > kMostWorkspace) {
+  while (library_workspace(kind) > kWantedWorkspace) {
     if (kind.documents > 1) {
       kind.documents = next_divisor(documents, kind.documents);
     } else if (kind.kv_heads > 1) {
       kind.kv_heads = next_divisor(kv_heads, kind.kv_heads);
       kind.heads = kind.kv_heads * group;
     } else {
-      return false;
+      break;
     }
   }
+  if (library_workspace(kind) > kMostLibraryWorkspace) return false;
   calls.document_calls = documents / kind.documents;
   calls.head_calls = kv_heads / kind.kv_heads;
   return true;

@@ -47,6 +47,13 @@ inline constexpr int64_t kLibraryAlignment = 256;
 /// Kernels of a call of the backward: row sums, the products of queries and keys, that of dq.
 inline constexpr int kLibraryBackwardKernels = 3;
 
+/// Widest head with plans for every target, and what widths are multiples of: cuDNN reads runs of
+/// 16 bytes.
+inline constexpr int64_t kMostLibraryWidth = 128, kLibraryRun = 8;
+/// The most that a call of cuDNN may use. Beyond it our own kernels, which hold no matrix, are
+/// used.
+inline constexpr int64_t kMostLibraryWorkspace = int64_t{4} << 30;
+
 /// Bytes that cuDNN requests for a call at most: what its plans for compute capability 9.0 request,
 /// those for 8.0 and 10.0 less (cuDNN 9.19).
 int64_t library_workspace(const LibraryAttention& kind);

@@ -168,7 +168,10 @@ class Scorer {
   }
 
   static RunSetup setup_of(const Task& task, int64_t batch) {
-    std::vector<std::string> overrides = task.run.overrides;
+    // The matrix of our deterministic backward by cuDNN is not in other programs' memory; its time
+    // is OpTimeSettings' (library_attention).
+    std::vector<std::string> overrides{"model.attention_backend=flash"};
+    overrides.insert(overrides.end(), task.run.overrides.begin(), task.run.overrides.end());
     for (std::string& text : overrides)
       if (text.starts_with(kBatch)) text = fmt::format("{}{}", kBatch, batch);
     return prepare_run(load_run_config({}, overrides, planning_defaults(task.cluster)));

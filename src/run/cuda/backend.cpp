@@ -6,6 +6,7 @@
 #include "device/cuda/cuda_stopwatch.h"
 #include "device/cuda/gpu_facts.h"
 #include "device/cuda/stream_priority.h"
+#include "ops/cuda/launch/attention_library.h"
 #include "ops/cuda/launch/cuda_launches.h"
 #include "ops/cuda/launch/load_kernels.h"
 #include "ops/cuda/launch/prepare_libraries.h"
@@ -72,6 +73,7 @@ viaduct_cuda_backend() {
                                    make_nccl_communicator,
                                    describe_gpu,
                                    nccl_version,
+                                   cuda::attention_library_problem,
                                    make_event_stopwatch};
   return &backend;
 }

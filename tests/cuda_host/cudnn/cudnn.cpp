@@ -13,6 +13,7 @@ namespace {
 
 struct Counts {
   std::atomic<int64_t> more_workspace = 0, executions = 0, live = 0;
+  std::atomic<size_t> version = CUDNN_VERSION;
 };
 Counts& counts() {
   static Counts instance;
@@ -81,6 +82,9 @@ void become_config(cudnnDescriptorDouble& place, const cudnnDescriptorDouble& he
 void set_more_workspace(int64_t bytes) {
   counts().more_workspace = bytes;
 }
+void set_version(size_t version) {
+  counts().version = version > 0 ? version : CUDNN_VERSION;
+}
 int64_t executions() {
   return counts().executions;
 }
@@ -93,7 +97,7 @@ int64_t live_descriptors() {
 using namespace cudnn_double;
 
 size_t cudnnGetVersion() {
-  return CUDNN_VERSION;
+  return counts().version;
 }
 
 const char* cudnnGetErrorString(cudnnStatus_t status) {

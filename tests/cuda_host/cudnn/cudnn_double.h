@@ -12,6 +12,7 @@
 // Refused as by the library: changes of finalized descriptors, missing attributes, heads that are
 // not multiples of 8 wide, or wider than 128, addresses that are not multiples of 16.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -19,6 +20,8 @@ namespace cudnn_double {
 
 /// Bytes that every plan asks for beyond the library's; initially 0.
 void set_more_workspace(int64_t bytes);
+/// What cudnnGetVersion returns; 0: that of the header.
+void set_version(size_t version);
 /// Executions of plans so far, and existing descriptors.
 int64_t executions();
 int64_t live_descriptors();

@@ -16,7 +16,8 @@ cudaError_t Runtime::use(const CUstream_st& stream, const std::string& unit) {
   if (stream.capture != nullptr) return sticky;  // it runs at a launch of the graph
   if (until([&] {
         return std::all_of(streams.begin(), streams.end(), [&](const CUstream_st* other) {
-          return other->device != stream.device || other->queue.empty();
+          const bool waits = settings.loads_wait_for_all || other->device == stream.device;
+          return !waits || other->queue.empty();
         });
       }) != cudaSuccess)
     failure = "the first use of " + unit + " waits for the device: " + failure;

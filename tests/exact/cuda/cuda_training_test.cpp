@@ -26,6 +26,9 @@ namespace viaduct {
 namespace {
 
 using namespace test;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
 
 const std::string kCuda = "dist.device=cuda";
 
@@ -88,7 +91,8 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   }
 }
 
-const Overrides kBf16{"mixed_precision=bf16_mixed"}, kFused{"model.attention_backend=fused"};
+const Overrides kBf16{"mixed_precision=bf16_mixed"}, kFused{"model.attention_backend=fused"},
+    kFlash{"model.attention_backend=flash"};
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaModels, testing::ValuesIn(gpu_models()),
                          [](const auto& info) { return info.param.name; });
@@ -108,9 +112,10 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
     double limit;
     Overrides on_cuda = {};
   };
-  for (const Row& row : {Row{"mixed_precision=fp32", 1e-3}, Row{"mixed_precision=bf16_mixed", 0.2},
-                         Row{"mixed_precision=bf16_mixed", 0.2, kFused}}) {
-    SCOPED_TRACE(row.precision + (row.on_cuda.empty() ? "" : " fused"));
+  for (const Row& row :
+       {Row{"mixed_precision=fp32", 1e-3}, Row{"mixed_precision=bf16_mixed", 0.2, kFlash},
+        Row{"mixed_precision=bf16_mixed", 0.2, kFused}}) {
+    SCOPED_TRACE(row.precision + (row.on_cuda.empty() ? "" : row.on_cuda.front()));
     const Overrides run = tiny_run() + Overrides{row.precision, "train.train_iters=4"};
     const RunOutcome cpu = train_run(run);
     std::optional<RunOutcome> first;
@@ -130,6 +135,25 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
       }
     }
   }
+}
+
+/// Without model.attention_backend, where cuDNN is there.
+TEST(CudaRun, TakesCudnnsAttentionIfItCanBeUsed) {
+  const Overrides run = tiny_run() + kBf16 + Overrides{kCuda, "train.train_iters=1"};
+  const auto calls_of = [](const Overrides& overrides) {
+    cuda_host::reset_runtime({.seed = 1});
+    const int64_t before = cudnn_double::executions();
+    train_run(overrides);
+    return cudnn_double::executions() - before;
+  };
+  EXPECT_GT(calls_of(run), 0);
+  EXPECT_EQ(calls_of(run + kFlash), 0);
+  cudnn_double::set_version(90702);
+  EXPECT_EQ(calls_of(run), 0);
+  EXPECT_THAT(setup_of(run).notes,
+              Contains(AllOf(HasSubstr("model.attention_backend: auto is flash here"),
+                             HasSubstr("cuDNN is version 9.7.2"))));
+  cudnn_double::set_version(0);
 }
 
 /// No kernel expands these codes.

@@ -107,9 +107,10 @@ TEST(Score, LongStepsAreTheirRoundsLongerThanShortOnes) {
     const Cluster cluster = load_cluster("dgx-h100");
     PredictionSettings settings = prediction_settings(cluster);
     settings.ops.own_kernels = false;  // as of every published run
-    const Prediction whole =
-        predict(prepare_run(load_run_config({}, run.overrides, planning_defaults(cluster))),
-                cluster, settings);
+    std::vector<std::string> overrides = run.overrides;
+    overrides.emplace_back("model.attention_backend=flash");
+    const Prediction whole = predict(
+        prepare_run(load_run_config({}, overrides, planning_defaults(cluster))), cluster, settings);
     ASSERT_EQ(result.rows.size(), 1u);
     EXPECT_NEAR(result.rows[0].predicted, whole.tokens_per_second_per_gpu,
                 2e-3 * whole.tokens_per_second_per_gpu);

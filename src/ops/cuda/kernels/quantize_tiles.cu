@@ -2,162 +2,214 @@
 // in registers, 8 × 8 of each thread, finds the largest magnitude of each group and writes the
 // codes, 8 at a time. For what is aligned and in even rows; quantize.cu has the rest.
 
-#include "ops/cuda/kernels/float8.cuh"
-#include "ops/cuda/kernels/quantize.h"
+#include "ops/cuda/kernels/quantize_tile.cuh"
 #include "ops/cuda/kernels/row_group.cuh"
 
 namespace viaduct::cuda {
 namespace {
 
-constexpr int kThreads = 256, kSide = 128, kOwn = 8, kAcross = kSide / kOwn;
-
-/// Largest magnitudes of 8 rows each, by column.
-struct TileMost {
-  uint32_t columns[kAcross][kSide];
-};
-
 /// How the groups of a tile lie: along rows, along columns, or one.
 enum class TileGroups { rows, columns, square };
 
-/// Bits of the scale of a group, and of what its elements are multiplied by, 1 / scale.
-struct PowerScale {
-  uint32_t scale, factor;
+/// Of the columns of a tile: largest magnitudes of 8 rows each, and then the factors of groups of
+/// at least 32 rows.
+template <class T>
+struct ColumnTile {
+  uint32_t most[kAcross][kSide / kInWord<T>];
+  uint32_t factors[kSide / 32][kSide / (std::is_same_v<T, Bf16> ? 2 : 1)];
 };
 
-/// Zero, numbers that are not finite, and scales that are not normal. Not inlined: it is long.
-__attribute__((noinline)) __device__ PowerScale rare_scale_of(uint32_t most, bool e5m2) {
-  const float scale = scale_of(__uint_as_float(most), e5m2, false);
-  return {__float_as_uint(scale), __float_as_uint(1.0f / scale)};  // exact of a power of two
+/// The logarithm of how many threads share a group of 32 or 128.
+__device__ int log_of(int64_t group) {
+  return group == kSide ? 4 : 2;
 }
 
-/// The same as `scale_of` of a group. 448 and 57344 are 1.75 · 2^8 and 1.75 · 2^15, and a quotient
-/// that is larger than a power of two is never rounded to it, so that the mantissa of the largest
-/// magnitude decides; others are rare.
-__device__ PowerScale scale_of_most(uint32_t most, bool e5m2) {
-  const uint32_t shift = e5m2 ? 15 : 8;
-  if (most >= (shift + 2) << 23 && most < 0x7f800000u) {
-    const uint32_t power = ((most + 0x1fffffu) >> 23) - shift;
-    return {power << 23, (254 - power) << 23};
-  }
-  return rare_scale_of(most, e5m2);
-}
+/// Words of the largest magnitudes of rows, of all lanes that share a group. Of 16-bit elements
+/// word r has rows r and r + 4.
+template <class T>
+struct RowMost {
+  uint32_t words[kOwn / kInWord<T>];
+};
 
-/// The factor of the elements of group (row, column); `store`: this thread writes its scale.
-__device__ float finish_group(const QuantizedRows& args, uint32_t most, bool store, int64_t row,
-                              int64_t column) {
-  const PowerScale found = scale_of_most(most, args.e5m2);
-  if (store)
-    store_scale(args.scales, args.scale_powers,
-                row * args.scale_row_stride + column * args.scale_column_stride,
-                __uint_as_float(found.scale));
-  return __uint_as_float(found.factor);
-}
-
-__device__ uint32_t magnitude_of(float x) {
-  return __float_as_uint(x) & 0x7fffffffu;
-}
-
-template <class T, TileGroups kGroups>
-__global__ void __launch_bounds__(kThreads) quantize_tiles_kernel(QuantizedRows args) {
-  const int across = static_cast<int>(threadIdx.x) % kAcross;
-  const int down = static_cast<int>(threadIdx.x) / kAcross;
-  const int64_t column = int64_t{blockIdx.x} * kSide + across * kOwn;
-  const int64_t row = int64_t{blockIdx.y} * kSide + down * kOwn;
-  const bool inside = column < args.columns;
-  float x[kOwn][kOwn];
-  const int64_t stride = args.matrix.strides[0];
-  const T* from = static_cast<const T*>(args.matrix.data) + row * stride + column;
+template <class T>
+__device__ RowMost<T> most_of_rows(const OwnTile<T>& tile, int shift) {
+  uint32_t most[kOwn];
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
-    if (inside && row + r < args.rows.rows) {
-      load_run(from + r * stride, x[r]);
-    } else {
+    most[r] = tile.words[r][0];
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c) x[r][c] = 0;
+    for (int w = 1; w < kWords<T>; ++w) most[r] = largest_in_words<T>(most[r], tile.words[r][w]);
+  }
+  RowMost<T> all;
+#pragma unroll
+  for (int r = 0; r < kOwn / kInWord<T>; ++r) {
+    uint32_t& word = all.words[r];
+    if constexpr (kInWord<T> == 2) {
+      word = largest_in_words<T>(lower_halves(most[r], most[r + 4]),
+                                 upper_halves(most[r], most[r + 4]));
+    } else {
+      word = most[r] & kMagnitudes<T>;
+    }
+    word = largest_in_words<T>(word, __shfl_xor_sync(kAllLanes, word, 1));
+    word = largest_in_words<T>(word, __shfl_xor_sync(kAllLanes, word, 2));
+    if (shift > 2) {
+      word = largest_in_words<T>(word, __shfl_xor_sync(kAllLanes, word, 4));
+      word = largest_in_words<T>(word, __shfl_xor_sync(kAllLanes, word, 8));
     }
   }
+  return all;
+}
 
-  if constexpr (kGroups == TileGroups::rows) {
-    const int lanes = static_cast<int>(args.group_columns) / kOwn;  // 4 or 16
-    const int64_t group = int64_t{blockIdx.x} * (kAcross / lanes) + across / lanes;
-#pragma unroll
-    for (int r = 0; r < kOwn; ++r) {
-      uint32_t most = 0;
-#pragma unroll
-      for (int c = 0; c < kOwn; ++c) most = LargestOf{}(most, magnitude_of(x[r][c]));
-      most = LargestOf{}(most, __shfl_xor_sync(kAllLanes, most, 1));
-      most = LargestOf{}(most, __shfl_xor_sync(kAllLanes, most, 2));
-      if (lanes == kAcross) {
-        most = LargestOf{}(most, __shfl_xor_sync(kAllLanes, most, 4));
-        most = LargestOf{}(most, __shfl_xor_sync(kAllLanes, most, 8));
-      }
-      const bool store = inside && across % lanes == 0 && row + r < args.rows.rows;
-      const float factor = finish_group(args, most, store, row + r, group);
-#pragma unroll
-      for (int c = 0; c < kOwn; ++c) x[r][c] *= factor;
-    }
+/// Factors of the 8 rows, of groups of 2^shift threads: lane i of four computes those of rows i and
+/// i + 4.
+template <class T, bool kE5m2>
+__device__ void factors_of_rows(const QuantizedRows& args, const RowMost<T>& most, int shift,
+                                const OwnPlace& place, uint32_t (&factors)[kOwn]) {
+  const int own = place.across % 4;
+  const auto pick = [own](const uint32_t* words) {
+    const uint32_t low = own % 2 == 0 ? words[0] : words[1];
+    const uint32_t high = own % 2 == 0 ? words[2] : words[3];
+    return own < 2 ? low : high;
+  };
+  uint32_t bits[2];
+  if constexpr (kInWord<T> == 2) {
+    magnitudes_in<T>(pick(most.words), bits);
   } else {
-    Run<uint32_t, kOwn> of_columns;
-    auto& most = of_columns.values;
+    bits[0] = pick(most.words), bits[1] = pick(most.words + 4);
+  }
+  const int group = place.column / kOwn >> shift;
+  // Lanes behind the last column share groups that begin before it.
+  const bool first = (group << shift) * kOwn < static_cast<int>(args.columns) &&
+                     (place.across & ((1 << shift) - 1)) < 4;
+  uint32_t found[2];
 #pragma unroll
-    for (int c = 0; c < kOwn; ++c) {
-      most[c] = 0;
+  for (int half = 0; half < 2; ++half) {
+    const int r = own + 4 * half;
+    found[half] =
+        finish_group<kE5m2>(args, bits[half], first && r <= place.last, place.row + r, group);
+  }
 #pragma unroll
-      for (int r = 0; r < kOwn; ++r) most[c] = LargestOf{}(most[c], magnitude_of(x[r][c]));
-    }
-    if constexpr (kGroups == TileGroups::columns) {
-      auto& tile = shared<TileMost>();
-      auto* const place =
-          reinterpret_cast<Run<uint32_t, kOwn>*>(&tile.columns[down][across * kOwn]);
-      *place = of_columns;
-      __syncthreads();
-      const int parts = static_cast<int>(args.group_rows) / kOwn;  // 4 or 16
-      for (int apart = 1; apart < parts; ++apart) {
-        const auto* const other = reinterpret_cast<const Run<uint32_t, kOwn>*>(
-            &tile.columns[down ^ apart][across * kOwn]);
+  for (int r = 0; r < kOwn; ++r)
+    factors[r] =
+        __shfl_sync(kAllLanes, found[r / 4], static_cast<int>(threadIdx.x) / 4 * 4 + r % 4);
+}
+
+/// Largest magnitudes by column of a thread's rows.
+template <class T>
+__device__ Run<uint32_t, kWords<T>> most_of_columns(const OwnTile<T>& tile) {
+  Run<uint32_t, kWords<T>> most;
 #pragma unroll
-        for (int c = 0; c < kOwn; ++c) most[c] = LargestOf{}(most[c], other->values[c]);
-      }
-      const int64_t group = int64_t{blockIdx.y} * (kAcross / parts) + down / parts;
-      const bool store = inside && down % parts == 0 && row < args.rows.rows;
+  for (int w = 0; w < kWords<T>; ++w) {
+    uint32_t& word = most.values[w];
+    word = tile.words[0][w];
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c) {
-        const float factor = finish_group(args, most[c], store, group, column + c);
+    for (int r = 1; r < kOwn; ++r) word = largest_in_words<T>(word, tile.words[r][w]);
+  }
+  return most;
+}
+
+/// Makes the factors of a tile's columns, which lie in shared memory when it returns.
+template <class T, bool kE5m2>
+__device__ const ColumnTile<T>& factors_of_columns(const QuantizedRows& args, const OwnTile<T>& own,
+                                                   const OwnPlace& place, int shift) {
+  constexpr int kColumnWords = kSide / kInWord<T>;
+  auto& tile = shared<ColumnTile<T>>();
+  *reinterpret_cast<Run<uint32_t, kWords<T>>*>(&tile.most[place.down][place.across * kWords<T>]) =
+      most_of_columns<T>(own);
+  __syncthreads();
+  const int groups = kAcross >> shift, parts = 1 << shift;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < kColumnWords * groups; i += kThreads) {
+    const int word = i % kColumnWords, group = i / kColumnWords;
+    uint32_t most = 0;
+#pragma unroll 4
+    for (int part = 0; part < parts; ++part)
+      most = largest_in_words<T>(most, tile.most[(group << shift) + part][word]);
+    uint32_t bits[kInWord<T>], found[kInWord<T>];
+    magnitudes_in<T>(most, bits);
+    const int row = static_cast<int>(blockIdx.y) * groups + group;
+    const int column = static_cast<int>(blockIdx.x) * kSide + word * kInWord<T>;
+    const bool store = column < static_cast<int>(args.columns) &&
+                       (row << shift) * kOwn < static_cast<int>(args.rows.rows);
 #pragma unroll
-        for (int r = 0; r < kOwn; ++r) x[r][c] *= factor;
-      }
+    for (int each = 0; each < kInWord<T>; ++each)
+      found[each] = finish_group<kE5m2>(args, bits[each], store, row, column + each);
+    if constexpr (std::is_same_v<T, Bf16>) {
+      tile.factors[group][word] = factor_word<T>(found[0], found[1]);
     } else {
-      uint32_t all = 0;
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c) all = LargestOf{}(all, most[c]);
-      all = join_block<kThreads>(all, LargestOf{});
-      const float factor = finish_group(args, all, threadIdx.x == 0, blockIdx.y, blockIdx.x);
-#pragma unroll
-      for (int r = 0; r < kOwn; ++r) {
-#pragma unroll
-        for (int c = 0; c < kOwn; ++c) x[r][c] *= factor;
-      }
+      for (int each = 0; each < kInWord<T>; ++each)
+        tile.factors[group][word * kInWord<T> + each] = found[each];
     }
+  }
+  __syncthreads();
+  return tile;
+}
+
+template <class T, TileGroups kGroups, bool kE5m2>
+__global__ void __launch_bounds__(kThreads) quantize_tiles_kernel(QuantizedRows args) {
+  const OwnPlace place(args);
+  const OwnTile<T> tile = read_tile<T>(args, place);
+
+  // Of rows (one of each), and of columns.
+  constexpr int kColumnFactors = std::is_same_v<T, Bf16> ? kOwn / 2 : kOwn;
+  uint32_t factors[kOwn];
+  if constexpr (kGroups == TileGroups::rows) {
+    const int shift = log_of(args.group_columns);
+    factors_of_rows<T, kE5m2>(args, most_of_rows<T>(tile, shift), shift, place, factors);
+  } else if constexpr (kGroups == TileGroups::columns) {
+    const int shift = log_of(args.group_rows);
+    const auto& made = factors_of_columns<T, kE5m2>(args, tile, place, shift);
+    const auto run = *reinterpret_cast<const Run<uint32_t, kColumnFactors>*>(
+        &made.factors[place.down >> shift][place.across * kColumnFactors]);
+#pragma unroll
+    for (int c = 0; c < kColumnFactors; ++c) factors[c] = run.values[c];
+  } else {
+    const auto by_column = most_of_columns<T>(tile);
+    uint32_t most = by_column.values[0];
+#pragma unroll
+    for (int w = 1; w < kWords<T>; ++w) most = largest_in_words<T>(most, by_column.values[w]);
+    uint32_t bits[kInWord<T>];
+    magnitudes_in<T>(most, bits);
+    uint32_t all = bits[0];
+    if constexpr (kInWord<T> == 2) all = LargestOf{}(all, bits[1]);
+    all = join_block<kThreads>(all, LargestOf{});
+    const uint32_t found = finish_group<kE5m2>(
+        args, all, threadIdx.x == 0, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
+    factors[0] = factor_word<T>(found, found);
   }
 
-  if (!inside) return;
-  uint8_t* const to = args.values + row * args.values_stride + column;
+  if (!place.inside) return;
+  auto stride = static_cast<uint32_t>(args.values_stride);
+  make_now(stride);
+  uint8_t* to = made_now(args.values + uint64_t{static_cast<uint32_t>(place.row)} * stride +
+                         static_cast<uint32_t>(place.column));
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
-    if (row + r >= args.rows.rows) return;
-    *reinterpret_cast<Run<uint32_t, kOwn / 4>*>(to + r * args.values_stride) =
-        args.e5m2 ? encode_run<true>(x[r]) : encode_run<false>(x[r]);
+    auto codes = encode_row<T, kE5m2>(tile.words[r], [&](int c) {
+      return kGroups == TileGroups::rows      ? factor_word<T>(factors[r], factors[r])
+             : kGroups == TileGroups::columns ? factors[c]
+                                              : factors[0];
+    });
+    make_now(codes.values[0]), make_now(codes.values[1]);
+    if (r <= place.last) *reinterpret_cast<Run<uint32_t, kOwn / 4>*>(to) = codes;
+    to += stride;
   }
+}
+
+template <class T, bool kE5m2>
+void launch_tiles(const QuantizedRows& args, Stream stream) {
+  launch("quantize",
+         args.group_rows == 1      ? quantize_tiles_kernel<T, TileGroups::rows, kE5m2>
+         : args.group_columns == 1 ? quantize_tiles_kernel<T, TileGroups::columns, kE5m2>
+                                   : quantize_tiles_kernel<T, TileGroups::square, kE5m2>,
+         Grid(blocks_for(args.columns, kSide), blocks_for(args.rows.rows, kSide)), kThreads, stream,
+         args);
 }
 
 template <class T>
 void launch_tiles(const QuantizedRows& args, Stream stream) {
-  launch("quantize",
-         args.group_rows == 1      ? quantize_tiles_kernel<T, TileGroups::rows>
-         : args.group_columns == 1 ? quantize_tiles_kernel<T, TileGroups::columns>
-                                   : quantize_tiles_kernel<T, TileGroups::square>,
-         Grid(blocks_for(args.columns, kSide), blocks_for(args.rows.rows, kSide)), kThreads, stream,
-         args);
+  args.e5m2 ? launch_tiles<T, true>(args, stream) : launch_tiles<T, false>(args, stream);
 }
 
 }  // namespace
@@ -170,9 +222,12 @@ bool quantize_tiles(const QuantizedRows& args, Stream stream) {
   const bool even = args.matrix.middle * args.matrix.inner == 1;
   const bool wide = is_wide(args.matrix) && is_wide(args.values) &&
                     args.values_stride % kOwn == 0 && args.columns % kOwn == 0;
-  constexpr int64_t kMostBlocks = 65535;  // of the grid's second dim
+  constexpr int64_t kMostBlocks = 65535;       // of the grid's second dim
+  constexpr int64_t kMost = int64_t{1} << 30;  // sizes are 32-bit numbers, strides in bytes
   if (args.amax != nullptr || args.rows.count != 1 || args.rows.offsets != nullptr ||
-      !(lines || squares) || !wide || !even || blocks_for(args.rows.rows, kSide) > kMostBlocks)
+      !(lines || squares) || !wide || !even || args.matrix.strides[0] >= kMost ||
+      args.values_stride >= kMost || args.columns >= kMost || args.scale_row_stride >= kMost ||
+      args.scale_column_stride >= kMost || blocks_for(args.rows.rows, kSide) > kMostBlocks)
     return false;
   if (args.matrix.format == Format::f32) {
     launch_tiles<float>(args, stream);

@@ -25,6 +25,15 @@ struct AttentionLibrary::Impl {
   }
 };
 
+std::string attention_library_problem() {
+  try {
+    cudnn_calls();
+    return "";
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+}
+
 AttentionLibrary::AttentionLibrary() : impl_(std::make_unique<Impl>()) {
   check_cudnn(impl_->calls, impl_->calls.cudnnCreate(&impl_->handle), "cudnnCreate");
 }

@@ -3,6 +3,7 @@
 // kind. No CUDA header.
 
 #include <memory>
+#include <string>
 
 #include "ops/cuda/kernels/views.h"
 #include "ops/cuda/launch/scratch_places.h"
@@ -20,6 +21,9 @@ struct AttentionMemory {
   const void* d_out = nullptr;
   void *delta = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;  // overwritten
 };
+
+/// Why there is no library that attention could use; "" if there is one, which is loaded.
+std::string attention_library_problem();
 
 class AttentionLibrary {
  public:

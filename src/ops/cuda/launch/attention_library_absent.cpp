@@ -1,5 +1,7 @@
 // In place of attention_library.cpp and of cudnn_*.cpp where a build found no header of cuDNN.
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "ops/cuda/launch/attention_library.h"
 #include "ops/cuda/launch/cudnn_version.h"
@@ -8,12 +10,15 @@ namespace viaduct::cuda {
 
 struct AttentionLibrary::Impl {};
 
-AttentionLibrary::AttentionLibrary() {
-  fail<DeviceError>(
+std::string attention_library_problem() {
+  return fmt::format(
       "model.attention_backend=fused: this libviaduct_cuda.so was built without cuDNN, whose "
-      "header "
-      "cudnn_graph.h the build did not find: {}",
+      "header cudnn_graph.h the build did not find: {}",
       kInstallCudnn);
+}
+
+AttentionLibrary::AttentionLibrary() {
+  fail<DeviceError>("{}", attention_library_problem());
 }
 AttentionLibrary::~AttentionLibrary() = default;
 
