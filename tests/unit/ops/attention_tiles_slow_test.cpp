@@ -160,6 +160,25 @@ TEST_P(AttentionTiles, ThreadsDoNotChangeABit) {
   }
 }
 
+// Many short documents are packed by the tasks that use them, one task for each head of a document;
+// without a bound of their lengths, all are packed before.
+TEST_P(AttentionTiles, PackingInTasksDoesNotChangeABit) {
+  AttentionCase c;
+  c.q_offsets = c.kv_offsets = {0, 1, 40, 104, 107, 300, 365, 397, 460, 470};
+  c.heads = 8, c.kv_heads = 4, c.gap = 3;
+  const auto run = [&](int64_t max_keys) {
+    ThreadPool pool(2);
+    AttentionData data(c, DType::bf16);
+    data.problem.max_keys = max_keys;
+    forward(pool, data.forward());
+    return data;
+  };
+  const AttentionData in_tasks = run(193), before = run(0);
+  test::expect_same_bits(in_tasks.out, before.out);
+  test::expect_same_bits(in_tasks.lse, before.lse);
+  EXPECT_THROW(run(192), ShapeError);
+}
+
 TEST_P(AttentionTiles, OneQueryHasTheBitsOfBlocks) {
   for (const int64_t window : {0, 270}) {
     AttentionCase c;

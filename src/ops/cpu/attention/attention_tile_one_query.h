@@ -33,9 +33,9 @@ void attention_one_query(const TileKernels& tiles, const AttentionHead& head, ch
                  keys, scores.b_strip);
     scores.columns = count;
     tiles.product(scores);
-    const bool masked = count % kTileDepth != 0 || first_key(head, 0) > key;
+    const SeenKeys seen(head, 0, rows, key, count);
     const bool changed =
-        softmax_for(head, masked)(head, 0, 0, rows, key, count, nullptr, s) && key > begin;
+        softmax_for(head, seen.masked)(head, 0, 0, rows, key, seen, nullptr, s) && key > begin;
     if (changed) shrink_out(s, 0, rows);
     fetch_rows(k, head.k_token, key + count, smaller(end, key + 2 * kTileKeys), head.width);
     tiles.pack_b({v + key * head.v_token, DType::bf16, head.v_token, true, head.value_width, count},

@@ -1,6 +1,7 @@
 #include "ops/cpu/attention/attention_tiles.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "ops/cpu/attention/attention_backward_launch.h"
@@ -8,81 +9,10 @@
 #include "ops/cpu/attention/attention_launch.h"
 #include "ops/cpu/attention/attention_one_query.h"
 #include "ops/cpu/attention/attention_tile_blocks.h"
+#include "ops/cpu/attention/attention_tile_packing.h"
 
 namespace viaduct::cpu {
 namespace {
-
-// Keys of a packing task.
-constexpr int64_t kPackKeys = 512;
-// Gap between strips that run along the keys, so that their distance is not a power of two.
-constexpr int64_t kStripGap = 64;
-
-/// How an operand of one document and key-value head is packed.
-enum class Packing {
-  key_columns,  // columns are keys, contracted the width
-  key_depth,    // contracted keys, columns are the width
-};
-
-/// All documents and heads of k or v in one packing: a part of the workspace.
-class PackedOperand {
- public:
-  /// `documents`: their number; offsets are read when the operand is used.
-  PackedOperand(const Tensor& tensor, Packing packing, int64_t documents)
-      : tensor_(tensor), packing_(packing) {
-    const int64_t width = tile_room(tensor.dim(2));
-    // Each document is padded to whole steps.
-    const int64_t keys = tile_room(tensor.dim(0) + documents * (kTileDepth - 1));
-    elements_ = tensor.dim(1) * (keys * width + documents * width / kTileRows * kStripGap);
-  }
-
-  int64_t bytes() const { return round_up_to(elements_ * 2, 64); }
-
-  void place(void* data, const int32_t* offsets, int64_t documents) {
-    data_ = static_cast<bfloat16*>(data);
-    offsets_ = offsets;
-    begin_.assign(1, 0);
-    for (int64_t d = 0; d < documents; ++d) begin_.push_back(begin_.back() + size_of(d));
-  }
-
-  PackedKeys at(int64_t document, int64_t head) const {
-    return {data_ + head * begin_.back() + begin_[static_cast<size_t>(document)],
-            strip_of(document)};
-  }
-
-  /// Packs the keys [begin, begin + kPackKeys) of a document.
-  void pack(const TileKernels& tiles, int64_t document, int64_t head, int64_t begin) const {
-    const int64_t keys = std::min(kPackKeys, keys_of(document) - begin), width = tensor_.dim(2);
-    const bool by_keys = packing_ == Packing::key_columns;
-    const TileSource source{tensor_at(tensor_, offsets_[document] + begin, head),
-                            DType::bf16,
-                            tensor_.stride(0),
-                            !by_keys,
-                            by_keys ? keys : width,
-                            by_keys ? width : keys};
-    const int64_t strip = strip_of(document);
-    bfloat16* to = data_ + (at(document, head).data - data_) +
-                   (by_keys ? begin / kTileRows * strip : begin / kTileDepth * kTileElements);
-    tiles.pack_b(source, to, strip);
-  }
-
- private:
-  int64_t keys_of(int64_t d) const { return offsets_[d + 1] - offsets_[d]; }
-  int64_t strip_of(int64_t d) const {
-    return packing_ == Packing::key_columns ? tile_room(tensor_.dim(2)) * kTileRows
-                                            : tile_room(keys_of(d)) * kTileRows + kStripGap;
-  }
-  int64_t size_of(int64_t d) const {
-    const int64_t width = tile_room(tensor_.dim(2));
-    return tile_room(keys_of(d)) * width + width / kTileRows * kStripGap;
-  }
-
-  const Tensor& tensor_;
-  Packing packing_;
-  int64_t elements_ = 0;
-  bfloat16* data_ = nullptr;
-  const int32_t* offsets_ = nullptr;
-  std::vector<int64_t> begin_;  // of the documents of a head, in elements
-};
 
 /// Places the operands one after the other in `memory` and packs them on all threads. Returns the
 /// address behind them.
@@ -105,7 +35,7 @@ char* pack_all(ThreadPool& pool, const TileKernels& tiles, const AttentionProble
   pool.run(static_cast<int64_t>(pieces.size()) * kv_heads, [&](int64_t task, int) {
     const Piece& piece = pieces[static_cast<size_t>(task / kv_heads)];
     for (const PackedOperand* operand : operands)
-      operand->pack(tiles, piece.document, task % kv_heads, piece.begin);
+      operand->pack(tiles, piece.document, task % kv_heads, piece.begin, task % kv_heads);
   });
   return memory;
 }
@@ -147,9 +77,76 @@ int64_t one_query_slots(const AttentionForwardArgs& args) {
 struct ForwardOperands {
   PackedOperand keys, values;
   explicit ForwardOperands(const AttentionForwardArgs& args)
-      : keys(args.k, Packing::key_columns, attention_documents(args.problem)),
-        values(args.v, Packing::key_depth, attention_documents(args.problem)) {}
+      : ForwardOperands(args, attention_documents(args.problem), args.k.dim(0), args.k.dim(1)) {}
+  ForwardOperands(const AttentionForwardArgs& args, int64_t documents, int64_t tokens,
+                  int64_t heads)
+      : keys(args.k, Packing::key_columns, documents, tokens, heads),
+        values(args.v, Packing::key_depth, documents, tokens, heads) {}
+
+  int64_t bytes() const { return keys.bytes() + values.bytes(); }
 };
+
+/// Room for one head of the longest document.
+ForwardOperands longest_operands(const AttentionForwardArgs& args) {
+  return {args, 1, args.problem.max_keys, 1};
+}
+
+/// Whether a task is a whole document and key-value head, which packs its keys and values itself:
+/// they are in the L2 cache when they are used. It needs enough tasks, and short documents.
+bool packs_in_tasks(const AttentionForwardArgs& args) {
+  constexpr int64_t kLeastTasks = 32, kMostBytes = 512 << 10;
+  return args.problem.max_keys > 0 &&
+         attention_documents(args.problem) * args.k.dim(1) >= kLeastTasks &&
+         longest_operands(args).bytes() <= kMostBytes;
+}
+
+int64_t document_slots(const AttentionForwardArgs& args) {
+  return std::min(kAttentionSlots, attention_documents(args.problem) * args.k.dim(1));
+}
+
+int64_t document_scratch(const AttentionForwardArgs& args) {
+  return forward_scratch(args) + longest_operands(args).bytes();
+}
+
+/// The forward with a task for each document and key-value head.
+void forward_by_documents(ThreadPool& pool, const AttentionForwardArgs& args,
+                          const TileKernels& tiles, char* workspace) {
+  const AttentionProblem& problem = args.problem;
+  const int64_t kv_heads = args.k.dim(1), group = args.q.dim(1) / kv_heads;
+  const auto* offsets = problem.kv_offsets.data<int32_t>();
+  const auto keys_of = [&](int64_t d) { return int64_t{offsets[d + 1]} - offsets[d]; };
+  // The longest first, so that no thread starts one at the end.
+  std::vector<int64_t> order(static_cast<size_t>(attention_documents(problem)));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return keys_of(a) > keys_of(b); });
+  VIADUCT_CHECK(ShapeError, keys_of(order.front()) <= problem.max_keys,
+                "attention_forward: document {} has {} keys, but max_keys is {}", order.front(),
+                keys_of(order.front()), problem.max_keys);
+  const int64_t slots = document_slots(args), bytes = document_scratch(args);
+  const HeadBiases biases(pool, problem, reinterpret_cast<float*>(workspace + slots * bytes));
+  run_on_attention_slots(
+      pool, static_cast<int64_t>(order.size()) * kv_heads, slots, bytes / 4, workspace,
+      [&](int64_t task, float* scratch) {
+        const int64_t d = order[static_cast<size_t>(task / kv_heads)], kv_head = task % kv_heads;
+        AttentionHead whole = forward_head(args, d, kv_head);
+        biases.give(whole, kv_head);
+        char* mine = reinterpret_cast<char*>(scratch);
+        ForwardOperands operands = longest_operands(args);
+        operands.keys.place(mine + forward_scratch(args), offsets + d, 1);
+        operands.values.place(mine + forward_scratch(args) + operands.keys.bytes(), offsets + d, 1);
+        for (int64_t begin = 0; begin < whole.keys; begin += kPackKeys) {
+          operands.keys.pack(tiles, 0, kv_head, begin, 0);
+          operands.values.pack(tiles, 0, kv_head, begin, 0);
+        }
+        for (int64_t member = 0; member < group; ++member) {
+          const TileForward forward{member_of(whole, member), operands.keys.at(0, 0),
+                                    operands.values.at(0, 0)};
+          for (int64_t query = 0; query < whole.queries; query += kTileQueries)
+            avx512_bf16::attention_forward_block(tiles, forward, query, mine);
+        }
+      });
+}
 
 static_assert(kBackwardKeys == kTileBackwardKeys);
 
@@ -159,39 +156,6 @@ int64_t backward_run_keys(const AttentionBackwardArgs& args) {
   if (args.problem.max_keys == 0) return run;
   return std::min(run, round_up_to(args.problem.max_keys, kTileBackwardKeys));
 }
-
-/// Keys and values of a run as tiles, in the scratch of a task, where its products find them in the
-/// L2 cache.
-struct RunOperands {
-  int64_t keys_strip, values_strip, transposed_strip;  // elements
-  int64_t keys, values, transposed;                    // elements of all strips
-
-  RunOperands(int64_t run, int64_t width, int64_t value_width)
-      : keys_strip(tile_room(width) * kTileRows),
-        values_strip(tile_room(value_width) * kTileRows),
-        transposed_strip(tile_room(run) * kTileRows + kStripGap),
-        keys(tile_room(run) * tile_room(width)),
-        values(tile_room(run) * tile_room(value_width)),
-        transposed(tile_room(width) / kTileRows * transposed_strip) {}
-
-  int64_t bytes() const { return (keys + values + transposed) * 2; }
-
-  /// Packs the keys [begin, end) of a head to `to` and gives them to `problem`.
-  void pack(const TileKernels& tiles, const AttentionHead& head, int64_t begin, int64_t end,
-            bfloat16* to, TileBackward& problem) const {
-    const int64_t count = end - begin;
-    const auto* k = static_cast<const bfloat16*>(head.k) + begin * head.k_token;
-    const auto* v = static_cast<const bfloat16*>(head.v) + begin * head.v_token;
-    tiles.pack_a({k, DType::bf16, head.k_token, false, count, head.width}, to, keys_strip);
-    problem.keys = {to, keys_strip};
-    to += keys;
-    tiles.pack_a({v, DType::bf16, head.v_token, false, count, head.value_width}, to, values_strip);
-    problem.values = {to, values_strip};
-    to += values;
-    tiles.pack_a({k, DType::bf16, head.k_token, true, head.width, count}, to, transposed_strip);
-    problem.transposed = {to, transposed_strip};
-  }
-};
 
 /// Floats of scratch of a task.
 int64_t backward_scratch(const AttentionBackwardArgs& args) {
@@ -242,9 +206,9 @@ void backward_run(const TileKernels& tiles, const AttentionHead& group, int64_t 
 
 int64_t attention_tiles_forward_bytes(const AttentionForwardArgs& args) {
   if (asks_single_queries(args)) return one_query_slots(args) * one_query_scratch(args);
-  const ForwardOperands operands(args);
-  return operands.keys.bytes() + operands.values.bytes() +
-         forward_slots(args) * forward_scratch(args) + HeadBiases::floats(args.problem) * 4;
+  const int64_t biases = HeadBiases::floats(args.problem) * 4;
+  if (packs_in_tasks(args)) return document_slots(args) * document_scratch(args) + biases;
+  return ForwardOperands(args).bytes() + forward_slots(args) * forward_scratch(args) + biases;
 }
 
 void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& args,
@@ -257,6 +221,8 @@ void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& ar
                                        reinterpret_cast<char*>(scratch));
                                  });
   }
+  if (packs_in_tasks(args))
+    return forward_by_documents(pool, args, tiles, static_cast<char*>(workspace));
   const AttentionProblem& problem = args.problem;
   ForwardOperands operands(args);
   const int64_t kv_heads = args.k.dim(1), heads = args.q.dim(1), group = heads / kv_heads;
