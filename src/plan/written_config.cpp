@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "config/load.h"
 #include "plan/planning_defaults.h"
@@ -21,6 +22,15 @@ bool says_nothing(const Field& field, const Value& value) {
   return value.is_null() && field.default_value.is_null();
 }
 
+/// Paths of a configuration count from the folder in which a command runs: that of the model is
+/// written so that it is found from every one. A name that is no path here stays a name.
+void find_from_everywhere(ConfigOutcome& outcome, const RunConfig& config) {
+  const auto& path = config.model.hf_config;
+  if (!path || !std::filesystem::exists(*path)) return;
+  outcome.given["model.hf_config"] =
+      Value::of_scalar(std::filesystem::absolute(*path).lexically_normal().string());
+}
+
 }  // namespace
 
 std::string written_config(const PlanRequest& request, const Layout& layout,
@@ -33,6 +43,7 @@ std::string written_config(const PlanRequest& request, const Layout& layout,
   const Schema schema = run_schema(config);
   ConfigOutcome outcome = read_config(schema, {request.file, overrides}, problems);
   problems.throw_if_any();
+  find_from_everywhere(outcome, config);
   std::string text;
   for (const std::string& line : comment) text += "# " + line + "\n";
   if (!names_data(outcome)) {

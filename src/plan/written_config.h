@@ -10,7 +10,8 @@ namespace viaduct {
 
 /// The fields that the request gives and those of the layout as YAML, section by section, behind
 /// `comment` lines. Where the request names no data, the configuration has random tokens
-/// (dataset.mock) and says so. ConfigError as of the request's file and overrides.
+/// (dataset.mock) and says so. model.hf_config is absolute where it is a path; other paths stay as
+/// they are given. ConfigError as of the request's file and overrides.
 std::string written_config(const PlanRequest& request, const Layout& layout,
                            const std::vector<std::string>& comment);
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
@@ -468,6 +469,22 @@ TEST(Search, TheWrittenConfigurationIsTheLayout) {
                                read.config.parallel.pipeline_model_parallel_size));
   }
   EXPECT_GT(layouts.size(), 1u) << "one of them is not that of the defaults";
+}
+
+// A path counts from where a command runs, and a name of the Hub from nowhere.
+TEST(Search, TheWrittenConfigurationFindsItsModelFromEveryFolder) {
+  const TemporaryFolder folder;
+  folder_with_tower(folder.path() / "a model");
+  const std::string near = std::filesystem::relative(folder.path() / "a model").string();
+  const auto text = [](const std::string& model) {
+    PlanRequest request = request_of({});
+    request.overrides = {"model.hf_config='" + model + "'"};
+    return written_config(request, {}, {});
+  };
+  ASSERT_TRUE(std::filesystem::path(near).is_relative());
+  const std::string found = std::filesystem::absolute(near).lexically_normal().string();
+  EXPECT_THAT(text(near), testing::HasSubstr("hf_config: \"" + found + "\"\n"));
+  EXPECT_THAT(text("org/name"), testing::HasSubstr("hf_config: \"org/name\"\n"));
 }
 
 TEST(SearchSpace, AutoLeavesTheMicroBatchOpen) {
