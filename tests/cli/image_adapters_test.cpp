@@ -49,7 +49,8 @@ TEST_F(ImageAdapterCommands, TrainResumeExportMergeAndUse) {
       at("run") + " ";
   const Result first = train(run + "train.train_iters=2");
   ASSERT_EQ(first.status, 0) << first.err;
-  EXPECT_THAT(first.out + first.err, HasSubstr("adapters of 5 layers on "));
+  EXPECT_THAT(first.out + first.err,
+              HasSubstr("adapters of 5 layers, and 1 module as a whole, on "));
   const Result second = train(run + "train.train_iters=4");
   ASSERT_EQ(second.status, 0) << second.err;
   EXPECT_THAT(second.out + second.err, HasSubstr("resuming from"));
