@@ -27,16 +27,12 @@ void PrintTo(const Case& one, std::ostream* out) {
 }
 
 RunSetup setup_on(const Cluster& cluster, const Overrides& more, int64_t micro_batches) {
-  const Overrides tiny{"model.family=llama",
-                       "model.num_layers=4",
-                       "model.hidden_size=64",
-                       "model.ffn_hidden_size=128",
-                       "model.num_attention_heads=4",
-                       "model.vocab_size=128",
-                       "model.seq_length=64",
-                       "model.attention_backend=flash",
-                       "train.micro_batch_size=1",
-                       "train.global_batch_size=" + std::to_string(micro_batches)};
+  const Overrides tiny{
+      "model.family=llama",          "model.num_layers=4",
+      "model.hidden_size=64",        "model.ffn_hidden_size=128",
+      "model.num_attention_heads=4", "model.vocab_size=128",
+      "model.seq_length=64",         "model.attention_backend=flash",
+      "train.micro_batch_size=1",    "train.global_batch_size=" + std::to_string(micro_batches)};
   return prepare_run(load_run_config({}, tiny + more, planning_defaults(cluster)));
 }
 
